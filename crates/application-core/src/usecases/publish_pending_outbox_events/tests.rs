@@ -392,6 +392,7 @@ mod claiming {
         assert_ne!(asked[0].token, asked[1].token);
         let expected = ClaimRequest {
             token: asked[0].token,
+            scope: ClaimScope::Due,
             holder: HolderName::new("relay-1"),
             lease: LEASE,
             max_lanes: 40,
@@ -420,6 +421,35 @@ mod claiming {
         assert_eq!(asked[0], 100, "at first every event counts as a lane of its own");
         assert!(asked.is_sorted_by(|before, after| before >= after));
         assert_eq!(asked.last(), Some(&policy().min_lanes));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn now_and_then_an_overdue_lane_is_claimed_first() {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let mut store = MockOutboxStorePort::new();
+        let log = Arc::clone(&asked);
+        let hot = run(1, 90);
+        let mut answers = VecDeque::from([vec![], vec![], vec![hot.clone()], vec![], vec![], vec![]]);
+        store.expect_claim().times(answers.len()).returning(move |request| {
+            log.lock().unwrap().push((request.scope, request.max_lanes));
+            Ok(answers.pop_front().expect("six claims"))
+        });
+        expect_acknowledge(&mut store, vec![start_of(&hot, 90)]);
+        let clock = TestClock::new();
+        let policy = PublishPolicy { max_events: 100, overdue_check: Duration::from_secs(1), ..policy() };
+        let relay =
+            observed_relay(store, Arc::new(Broker::default()), policy, Arc::clone(&clock), Arc::new(NoObserver));
+        for _ in 0..2 {
+            round(&relay).await;
+        }
+        clock.skip(Duration::from_secs(1));
+        round(&relay).await;
+        round(&relay).await;
+        clock.skip(Duration::from_secs(1));
+        round(&relay).await;
+        let (due, overdue) = ((ClaimScope::Due, 100), (ClaimScope::Overdue, 100));
+        // The third round is content with the hot lane, whose length says nothing about others; the fifth finds none.
+        assert_eq!(*asked.lock().unwrap(), [due, due, overdue, due, overdue, due]);
     }
 
     #[tokio::test(start_paused = true)]
