@@ -114,6 +114,8 @@ macro_rules! outbox_store_contract {
                 a_release_publishes_the_confirmed_start_and_gives_the_rest_back_untouched,
                 a_released_lane_is_due_after_its_delay_and_not_before,
                 a_retry_counts_one_attempt_and_is_due_after_its_backoff_and_not_before,
+                a_run_ends_before_an_event_that_waits_for_its_backoff,
+                a_head_that_waits_for_its_backoff_waits_although_an_operator_made_its_lane_due,
                 attempts_add_up_over_retries,
                 block_makes_the_event_dead_and_stops_its_aggregate_alone,
                 skip_makes_the_event_dead_and_lets_its_aggregate_go_on,
