@@ -208,23 +208,23 @@ fn bounded(what: &str, name: String) -> Result<String, PublishFailure> {
 impl PatternPair {
     fn compile(exchange: &str, routing_key: &str, prefix: &str, problems: &mut Vec<SettingProblem>) -> Option<Self> {
         let before = problems.len();
-        let mut parse = |name: &str, text: &str| match Pattern::parse(text) {
-            Ok(pattern) => Some(pattern),
-            Err(invalid) => {
-                problems.push(SettingProblem::new(format!("{prefix}.{name}"), Quoted(text), invalid.to_string()));
-                None
-            }
+        let mut parse = |name: &str, text: &str, forbidden: Option<(Placeholder, &str)>| {
+            let bound = match Pattern::parse(text) {
+                Ok(pattern) => match forbidden.filter(|(placeholder, _)| pattern.has(*placeholder)) {
+                    None => return Some(pattern),
+                    Some((_, bound)) => bound.to_owned(),
+                },
+                Err(invalid) => invalid.to_string(),
+            };
+            problems.push(SettingProblem::new(format!("{prefix}.{name}"), Quoted(text), bound));
+            None
         };
-        let (exchange_pattern, key_pattern) = (parse("exchange", exchange), parse("routing_key", routing_key));
-        if exchange_pattern.as_ref().is_some_and(|pattern| pattern.has(Placeholder::AggregateId)) {
-            let bound = "an exchange per aggregate would need a channel each: use {aggregate_id} in the routing key";
-            problems.push(SettingProblem::new(format!("{prefix}.exchange"), Quoted(exchange), bound));
-        }
+        let per_aggregate = |bound| (Placeholder::AggregateId, bound);
+        let in_exchange = "an exchange per aggregate would need a channel each: use {aggregate_id} in the routing key";
+        let in_queue = "with the default exchange it names a queue, and a queue per aggregate is not supported";
         let by_queue_name = exchange.is_empty();
-        if by_queue_name && key_pattern.as_ref().is_some_and(|key| key.has(Placeholder::AggregateId)) {
-            let bound = "with the default exchange it names a queue, and a queue per aggregate is not supported";
-            problems.push(SettingProblem::new(format!("{prefix}.routing_key"), Quoted(routing_key), bound));
-        }
+        let exchange_pattern = parse("exchange", exchange, Some(per_aggregate(in_exchange)));
+        let key_pattern = parse("routing_key", routing_key, by_queue_name.then_some(per_aggregate(in_queue)));
         if by_queue_name && routing_key.is_empty() {
             let bound = "with the default exchange it must be a queue's name";
             problems.push(SettingProblem::new(format!("{prefix}.routing_key"), Quoted(routing_key), bound));

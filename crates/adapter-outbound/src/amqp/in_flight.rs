@@ -17,7 +17,7 @@ use std::{
 
 use futures_util::task::AtomicWaker;
 
-/// A set of futures, each with a tag.
+/// A set of futures, each with a tag. A future that is polled after it was woken must not pretend to be pending.
 pub(super) struct InFlight<T, F> {
     slots: Vec<Slot<T, F>>,
     free: Vec<usize>,
@@ -137,11 +137,15 @@ mod tests {
     use std::future::poll_fn;
 
     use proptest::prelude::*;
-    use tokio::sync::oneshot;
+    use tokio::{
+        sync::oneshot,
+        task::{coop::Unconstrained, unconstrained},
+    };
 
     use super::*;
 
-    type Confirms = InFlight<usize, oneshot::Receiver<Option<usize>>>;
+    /// Tokio's channels pretend to be pending after a while; the client's confirms do not.
+    type Confirms = InFlight<usize, Unconstrained<oneshot::Receiver<Option<usize>>>>;
 
     async fn next(set: &mut Confirms) -> Vec<(usize, Option<usize>)> {
         let completed = poll_fn(|cx| set.poll_completed(cx)).await;
@@ -170,7 +174,7 @@ mod tests {
         for _ in 0..30 {
             let (senders, receivers): (Vec<_>, Vec<_>) = (0..MESSAGES).map(|_| oneshot::channel()).unzip();
             let mut set = Confirms::new();
-            receivers.into_iter().enumerate().for_each(|(tag, receiver)| set.push(tag, receiver));
+            receivers.into_iter().enumerate().for_each(|(tag, receiver)| set.push(tag, unconstrained(receiver)));
             let client = std::thread::spawn(move || {
                 for (at, sender) in senders.into_iter().enumerate().rev() {
                     // What the next one in this order needs to know lies with this one.
@@ -196,11 +200,11 @@ mod tests {
     async fn a_late_wake_up_of_a_dropped_future_reaches_no_new_one() {
         let (old, receiver) = oneshot::channel();
         let mut set = Confirms::new();
-        set.push(1, receiver);
+        set.push(1, unconstrained(receiver));
         assert!(poll_fn(|cx| Poll::Ready(set.poll_completed(cx))).await.is_pending());
         assert_eq!(set.drain(), [1]);
         let (new, receiver) = oneshot::channel();
-        set.push(2, receiver);
+        set.push(2, unconstrained(receiver));
         drop(old);
         new.send(None).unwrap();
         assert_eq!(next(&mut set).await, [(2, None)]);
@@ -214,7 +218,7 @@ mod tests {
                 let (mut senders, receivers): (Vec<_>, Vec<_>) =
                     (0..order.len()).map(|_| { let (s, r) = oneshot::channel(); (Some(s), r) }).unzip();
                 let mut set = Confirms::new();
-                receivers.into_iter().enumerate().for_each(|(tag, receiver)| set.push(tag, receiver));
+                receivers.into_iter().enumerate().for_each(|(tag, receiver)| set.push(tag, unconstrained(receiver)));
                 let mut seen = Vec::new();
                 for chunk in order.chunks(step) {
                     for at in chunk {
