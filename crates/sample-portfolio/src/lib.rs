@@ -16,6 +16,7 @@
 //! 4. `ports.rs` and `adapter/postgres/`: only if the store must learn something new; a migration in `migrations/app/`.
 //! 5. `adapter/http/`: a route; `adapter/mod.rs`: one line of wiring.
 
+pub mod adapter;
 pub mod application;
 pub mod domain;
 pub mod integration_events;

@@ -14,7 +14,7 @@ mod start_work_log;
 mod work_log_writer;
 
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 
 pub use cancel_work_log::{CancelWorkLog, CancelWorkLogUseCase};
 pub use complete_work_log::{CompleteWorkLog, CompleteWorkLogUseCase};
