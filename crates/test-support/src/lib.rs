@@ -1,1 +1,3 @@
-//! Stub.
+//! Test support for this workspace and its clones.
+
+pub mod servers;
