@@ -19,7 +19,7 @@ pub enum Error {
         expected: &'static str,
     },
     /// A file or folder could not be read.
-    #[error("cannot read {path}")]
+    #[error("cannot read {}", .path.display())]
     Read {
         /// The file or folder.
         path: PathBuf,

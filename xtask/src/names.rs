@@ -4,6 +4,7 @@
 //! the register of cases. All mismatches are listed at once.
 
 mod cases;
+mod commands;
 mod evidence;
 mod index;
 mod mapping;
@@ -11,6 +12,7 @@ mod mapping;
 use std::path::Path;
 
 pub use cases::check_cases;
+pub use commands::check_commands;
 pub use evidence::check_evidence;
 pub use index::Index;
 pub use mapping::{MIRRORED, check_mapping};
@@ -56,10 +58,18 @@ pub fn check(root: &Path) -> Result<Report, Error> {
     for (path, rule) in rules {
         match workspace::read_text(&root.join(path)) {
             Ok(text) => report.merge(rule(&SourceFile { path: path.to_owned(), text }, &index)),
-            Err(error) => report.problem(error.chain()),
+            Err(error) => report.problem(format!("{path}: {}", error.chain())),
         }
     }
+    report.merge(check_commands(&workspace::files(root, &["md"])?, &index));
     Ok(report)
+}
+
+/// Whether a code span reads like the name of a test: lower-case words joined by `_` or `::`, or a module's `::*`.
+#[must_use]
+pub fn looks_like_a_test(code: &str) -> bool {
+    code.contains(['_', ':'])
+        && code.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '_' | ':' | '*'))
 }
 
 /// The rows of all tables of the document that have these columns, with the columns' positions.
@@ -89,7 +99,7 @@ mod fixture {
         Index::new(vec![
             file(
                 "crates/core/src/outbox/backoff.rs",
-                "struct Backoff; mod tests { #[test] fn grows() {} fn helper() {} }",
+                "struct Backoff; mod tests { #[test] fn it_grows() {} fn helper() {} }",
             ),
             file("tests/contract/store.rs", "#[tokio::test] async fn claims_once() {}"),
             file("migrations/V3__event.sql", "CREATE TABLE outbox_event (id uuid);"),

@@ -182,7 +182,7 @@ mod tests {
 
     /// The whole way from a manifest on disk: a copy of this workspace, and a copy with one line more.
     #[test]
-    fn forbidden_edge_in_a_manifest_fails() {
+    fn a_planted_forbidden_edge_is_reported() {
         let folder = tempfile::tempdir().unwrap();
         copy(&workspace::root(), folder.path());
         assert_eq!(edge_problems(folder.path()), Vec::<String>::new());

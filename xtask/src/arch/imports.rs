@@ -45,8 +45,7 @@ fn check_file(file: &SourceFile, module: &[String], crates: &[String], rule: &Mo
                 }
             }
             PathUse::Own { path, line } => {
-                let to = path.first().map_or("", String::as_str);
-                if to != rule.module && !rule.modules.contains(&to) {
+                if !std::iter::once(&rule.module).chain(rule.modules).any(|seen| is_within(&path, seen)) {
                     report.problem(format!(
                         "{}:{line}: {}'s `{}` may not import crate::{}",
                         file.path,
@@ -58,6 +57,12 @@ fn check_file(file: &SourceFile, module: &[String], crates: &[String], rule: &Mo
             }
         }
     }
+}
+
+/// Whether the path is the allowed one or lies below it.
+fn is_within(path: &[String], allowed: &str) -> bool {
+    let mut names = path.iter();
+    allowed.split("::").all(|name| names.next().is_some_and(|own| own == name))
 }
 
 fn belongs(file: &SourceFile, package: &Crate, rule: &ModuleRule) -> bool {
@@ -172,6 +177,15 @@ mod tests {
         let found = |text| problems("application-core", "ports", "ports/clock.rs", text);
         assert_eq!(found("use crate::outbox::X; use super::error::Y;"), Vec::<String>::new());
         assert_eq!(found("use crate::usecases::X;").len(), 1);
+    }
+
+    #[test]
+    fn single_item_may_be_allowed_without_its_module() {
+        let found = |text| problems("application-core", "outbox", "outbox/backoff.rs", text);
+        assert_eq!(found("use crate::ports::Random;"), Vec::<String>::new());
+        assert_eq!(found("use crate::ports::{Random, OutboxStorePort};").len(), 1);
+        assert_eq!(found("use crate::ports::*;").len(), 1);
+        assert_eq!(found("use crate::ports;").len(), 1);
     }
 
     #[test]

@@ -1,7 +1,11 @@
 //! The evidence register: what is claimed, how far it was shown, and by what.
 
-use super::{Index, rows};
-use crate::{Report, command::COMMANDS, markdown::codes, workspace::SourceFile};
+use super::{
+    Index,
+    commands::{COMMAND_LINE, missing_command},
+    looks_like_a_test, rows,
+};
+use crate::{Report, markdown::codes, workspace::SourceFile};
 
 const VERIFIED: &str = "verified here";
 const LEVELS: &[&str] = &["implemented", VERIFIED, "verified in production", "designed only"];
@@ -32,15 +36,13 @@ pub fn check_evidence(document: &SourceFile, index: &Index) -> Report {
 
 /// What is wrong with something that shows a claim; `None` if it is there, or if it is nothing that could be looked up.
 fn missing(code: &str, index: &Index) -> Option<String> {
-    if let Some(rest) = code.strip_prefix("cargo xtask ") {
-        let name = rest.split(' ').next().unwrap_or_default();
-        return (!COMMANDS.iter().any(|command| command.name == name)).then(|| format!("no command `{code}`"));
+    if code.starts_with(COMMAND_LINE) {
+        return missing_command(code, index);
     }
     if code.contains('/') {
         return (!index.has_path(code)).then(|| format!("no file `{code}`"));
     }
-    let is_test = code.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '_' | ':' | '*'));
-    (is_test && !index.has_test(code)).then(|| format!("no test `{code}`"))
+    (looks_like_a_test(code) && !index.has_test(code)).then(|| format!("no test `{code}`"))
 }
 
 #[cfg(test)]
@@ -55,7 +57,7 @@ mod tests {
 
     #[test]
     fn real_evidence_passes() {
-        let rows = "| Backoff grows. | *verified here* | `grows`, `cargo xtask arch`, `tests/contract/store.rs` |\n\
+        let rows = "| Backoff grows. | *verified here* | `it_grows`, `cargo xtask arch`, `tests/contract/store.rs` |\n\
                     | It runs on 18. | *designed only* | |\n\
                     | It is used. | *implemented* | `Backoff`, see text |\n";
         assert_eq!(problems(rows), Vec::<String>::new());
@@ -64,10 +66,10 @@ mod tests {
     #[test]
     fn test_that_does_not_exist_fails() {
         assert_eq!(
-            problems("| X. | *verified here* | `shrinks` |\n"),
-            ["docs/page.md:3: no test `shrinks`", "docs/page.md:3: is verified here without a test"]
+            problems("| X. | *verified here* | `it_shrinks` |\n"),
+            ["docs/page.md:3: no test `it_shrinks`", "docs/page.md:3: is verified here without a test"]
         );
-        assert_eq!(problems("| X. | implemented | `shrinks` |\n"), ["docs/page.md:3: no test `shrinks`"]);
+        assert_eq!(problems("| X. | implemented | `it_shrinks` |\n"), ["docs/page.md:3: no test `it_shrinks`"]);
     }
 
     #[test]
@@ -89,7 +91,7 @@ mod tests {
     #[test]
     fn unknown_level_fails() {
         assert_eq!(
-            problems("| X. | *proven* | `grows` |\n"),
+            problems("| X. | *proven* | `it_grows` |\n"),
             [
                 "docs/page.md:3: `proven` is no level; the levels are implemented, verified here, verified in production, \
              designed only"

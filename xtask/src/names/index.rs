@@ -128,12 +128,17 @@ mod tests {
     fn tests_are_found_by_name_by_path_and_by_module() {
         let index = index();
         assert_eq!(index.test_count(), 2);
-        for real in
-            ["grows", "backoff::grows", "outbox::backoff::grows", "backoff::*", "store::claims_once", "store::*"]
-        {
+        for real in [
+            "it_grows",
+            "backoff::it_grows",
+            "outbox::backoff::it_grows",
+            "backoff::*",
+            "store::claims_once",
+            "store::*",
+        ] {
             assert!(index.has_test(real), "{real}");
         }
-        for unreal in ["helper", "backoff::shrinks", "store::grows", "Backoff", "other::*", "*", "grow", ""] {
+        for unreal in ["helper", "backoff::it_shrinks", "store::it_grows", "Backoff", "other::*", "*", "it_grow", ""] {
             assert!(!index.has_test(unreal), "{unreal}");
         }
         assert!(index.has_test_in("claims_once", "tests/contract"));

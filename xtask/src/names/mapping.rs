@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn real_names_pass() {
-        let rows = "| `BackoffPolicy` | `crates/core/src/outbox/backoff.rs` | `Backoff` | `backoff::*`, `grows` |\n\
+        let rows = "| `BackoffPolicy` | `crates/core/src/outbox/backoff.rs` | `Backoff` | `backoff::*`, `it_grows` |\n\
                     | `V3` | `migrations/V3__event.sql` | `outbox_event` | `claims_once` |\n";
         assert_eq!(problems(rows), Vec::<String>::new());
     }
@@ -100,11 +100,11 @@ mod tests {
     #[test]
     fn wrong_path_item_and_test_are_told_at_once() {
         assert_eq!(
-            problems("| `BackoffPolicy` | `crates/core/src/backoff.rs` | `Backof` | `grow` |\n"),
+            problems("| `BackoffPolicy` | `crates/core/src/backoff.rs` | `Backof` | `it_grow` |\n"),
             [
                 "docs/page.md:3: `BackoffPolicy`: no file `crates/core/src/backoff.rs`",
                 "docs/page.md:3: `BackoffPolicy`: `Backof` is not defined in `crates/core/src/backoff.rs`",
-                "docs/page.md:3: `BackoffPolicy`: no test `grow`",
+                "docs/page.md:3: `BackoffPolicy`: no test `it_grow`",
             ]
         );
     }
@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn item_of_another_file_fails() {
         assert_eq!(
-            problems("| `BackoffPolicy` | `tests/contract/store.rs` | `Backoff` | `grows` |\n"),
+            problems("| `BackoffPolicy` | `tests/contract/store.rs` | `Backoff` | `it_grows` |\n"),
             ["docs/page.md:3: `BackoffPolicy`: `Backoff` is not defined in `tests/contract/store.rs`"]
         );
     }

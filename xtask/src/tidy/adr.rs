@@ -1,6 +1,10 @@
 //! Decision records: each has a status, and a test that fails when the decision is broken.
 
-use crate::{Report, markdown, names::Index, workspace::SourceFile};
+use crate::{
+    Report, markdown,
+    names::{Index, looks_like_a_test},
+    workspace::SourceFile,
+};
 
 const FOLDER: &str = "docs/adr/";
 
@@ -14,10 +18,16 @@ pub(super) fn check(files: &[SourceFile], index: &Index) -> Report {
         }
         match markdown::section(&record.text, "Confirmation") {
             None => report.problem(format!("{}: has no section Confirmation", record.path)),
-            Some(section) if !markdown::codes(section).iter().any(|code| index.has_test(code)) => {
-                report.problem(format!("{}: its Confirmation names no test that exists", record.path));
+            Some(section) => {
+                let codes = markdown::codes(section);
+                let tests: Vec<&&str> = codes.iter().filter(|code| looks_like_a_test(code)).collect();
+                if tests.is_empty() {
+                    report.problem(format!("{}: its Confirmation names no test", record.path));
+                }
+                for test in tests.iter().filter(|test| !index.has_test(test)) {
+                    report.problem(format!("{}: its Confirmation names `{test}`, which is no test", record.path));
+                }
             }
-            Some(_) => {}
         }
     }
     report.looked_at("decision records", records.len());
@@ -69,7 +79,15 @@ mod tests {
         );
         assert_eq!(
             problems(&GOOD.replace("real_test", "wished_for_test")),
-            ["docs/adr/0001-a.md: its Confirmation names no test that exists"]
+            ["docs/adr/0001-a.md: its Confirmation names `wished_for_test`, which is no test"]
+        );
+    }
+
+    #[test]
+    fn confirmation_by_a_command_alone_fails() {
+        assert_eq!(
+            problems(&GOOD.replace("real_test", "cargo xtask arch")),
+            ["docs/adr/0001-a.md: its Confirmation names no test"]
         );
     }
 
