@@ -65,10 +65,12 @@ pub fn check_mapping(document: &SourceFile, index: &Index, names: &[&str]) -> Re
                 wrong(format!("names no {column}"));
             }
         }
-        for path in paths.iter().filter(|path| !index.has_path(path)) {
+        let gone: Vec<&&str> = paths.iter().filter(|path| !index.has_path(path)).collect();
+        for path in &gone {
             wrong(format!("no file `{path}`"));
         }
-        for item in items.iter().filter(|item| !paths.iter().any(|path| index.defines(path, item))) {
+        let defined = |item: &str| paths.iter().any(|path| index.defines(path, item));
+        for item in items.iter().filter(|item| gone.is_empty() && !defined(item)) {
             wrong(format!("`{item}` is not defined in {}", row.cell(*path)));
         }
         for test in tests.iter().filter(|test| !index.has_test(test)) {
@@ -100,11 +102,15 @@ mod tests {
     #[test]
     fn wrong_path_item_and_test_are_told_at_once() {
         assert_eq!(
-            problems("| `BackoffPolicy` | `crates/core/src/backoff.rs` | `Backof` | `it_grow` |\n"),
+            problems(
+                "| `BackoffPolicy` | `crates/core/src/backoff.rs` | `Backoff` | `it_grow` |\n\
+                 | `Other` | `crates/core/src/outbox/backoff.rs` | `Backof` | `it_grow` |\n"
+            ),
             [
                 "docs/page.md:3: `BackoffPolicy`: no file `crates/core/src/backoff.rs`",
-                "docs/page.md:3: `BackoffPolicy`: `Backof` is not defined in `crates/core/src/backoff.rs`",
                 "docs/page.md:3: `BackoffPolicy`: no test `it_grow`",
+                "docs/page.md:4: `Other`: `Backof` is not defined in `crates/core/src/outbox/backoff.rs`",
+                "docs/page.md:4: `Other`: no test `it_grow`",
             ]
         );
     }
