@@ -312,7 +312,8 @@ impl OutboxSettings {
     /// How history is removed.
     #[must_use]
     pub const fn clean_up_policy(&self) -> CleanUpPolicy {
-        CleanUpPolicy { retention: self.retention.published, batch: self.retention.batch }
+        let RetentionSettings { published, inbox, batch, .. } = self.retention;
+        CleanUpPolicy { published, inbox, batch }
     }
 
     /// When the leader works.

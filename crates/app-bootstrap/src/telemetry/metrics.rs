@@ -86,6 +86,9 @@ impl OutboxObserver for OutboxMetrics {
             OutboxSignal::CleanedUp { events } => {
                 counter!("outbox_cleaned_up_total").increment(u64::from(events));
             }
+            OutboxSignal::InboxCleanedUp { records } => {
+                counter!("inbox_cleaned_up_total").increment(u64::from(records));
+            }
             OutboxSignal::Statistics(ref statistics) => record_statistics(statistics),
         }
     }
