@@ -8,6 +8,7 @@ use application_core::{
     ports::ReapRequest,
     usecases::{CleanUpPolicy, PublishPolicy},
 };
+use adapter_persistence_postgres::WakeupSettings;
 use serde::{Deserialize, Serialize};
 
 use super::service::between;
@@ -34,7 +35,7 @@ pub struct OutboxSettings {
     /// Taking figures.
     pub statistics: StatisticsSettings,
     /// Telling other processes about new events.
-    pub wakeup: WakeupSettings,
+    pub wakeup: CrossProcessWakeup,
 }
 
 /// Claiming and publishing.
@@ -246,14 +247,16 @@ impl Default for StatisticsSettings {
 /// Telling other processes about new events.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct WakeupSettings {
+pub struct CrossProcessWakeup {
     /// Whether commits are announced to relays in other processes, and theirs are listened to.
-    pub other_processes: bool,
+    pub enabled: bool,
+    /// The channel and its connections.
+    pub notify: WakeupSettings,
 }
 
-impl Default for WakeupSettings {
+impl Default for CrossProcessWakeup {
     fn default() -> Self {
-        Self { other_processes: true }
+        Self { enabled: true, notify: WakeupSettings::default() }
     }
 }
 

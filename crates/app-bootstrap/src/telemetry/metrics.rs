@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use adapter_inbound::amqp::{ConsumerObserver, ConsumerSignal};
 use application_core::{
     outbox::OutboxEventStatus,
-    ports::{OutboxObserver, OutboxSignal, OutboxStatistics},
+    ports::{ConsumerName, OutboxObserver, OutboxSignal, OutboxStatistics},
 };
 use metrics::{counter, gauge, histogram};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
@@ -117,4 +118,38 @@ fn seconds(age: Option<Duration>) -> f64 {
 #[expect(clippy::cast_precision_loss, reason = "counts stop at OutboxStatistics::COUNT_LIMIT")]
 const fn bounded(count: u64) -> f64 {
     count as f64
+}
+
+/// Counts and times what the consumers report.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ConsumerMetrics;
+
+impl ConsumerObserver for ConsumerMetrics {
+    fn observe(&self, consumer: &ConsumerName, signal: &ConsumerSignal) {
+        let consumer = consumer.as_str().to_owned();
+        match *signal {
+            ConsumerSignal::Applied { took, lag } => {
+                counter!("inbox_applied_total", "consumer" => consumer.clone()).increment(1);
+                histogram!("inbox_handling_duration_seconds", "consumer" => consumer.clone()).record(took);
+                if let Some(lag) = lag {
+                    histogram!("inbox_lag_seconds", "consumer" => consumer).record(lag);
+                }
+            }
+            ConsumerSignal::Duplicate => counter!("inbox_duplicates_total", "consumer" => consumer).increment(1),
+            ConsumerSignal::Retried { .. } => counter!("inbox_retries_total", "consumer" => consumer).increment(1),
+            ConsumerSignal::Parked { cause } => {
+                counter!("inbox_parked_total", "consumer" => consumer, "cause" => cause.as_str()).increment(1);
+            }
+            ConsumerSignal::ParkingFailed => {
+                counter!("inbox_parking_failures_total", "consumer" => consumer).increment(1);
+            }
+            ConsumerSignal::Unparked { messages } => {
+                counter!("inbox_unparked_total", "consumer" => consumer).increment(u64::from(messages));
+            }
+            ConsumerSignal::StoreUnavailable => gauge!("inbox_store_available", "consumer" => consumer).set(0.0),
+            ConsumerSignal::StoreAvailable => gauge!("inbox_store_available", "consumer" => consumer).set(1.0),
+            ConsumerSignal::Subscribed => gauge!("inbox_subscribed", "consumer" => consumer).set(1.0),
+            ConsumerSignal::SubscriptionLost => gauge!("inbox_subscribed", "consumer" => consumer).set(0.0),
+        }
+    }
 }
