@@ -158,7 +158,8 @@ impl Live {
             if self.verbose || line.starts_with("test result: ") {
                 self.show(line);
             }
-            if !is_progress(line) && !(line.is_empty() && kept.ends_with("\n\n")) {
+            let is_second_blank = line.is_empty() && kept.ends_with("\n\n");
+            if !is_progress(line) && !is_second_blank {
                 kept.push_str(line);
                 kept.push('\n');
             }
