@@ -3,10 +3,12 @@
 mod items;
 mod lexer;
 mod paths;
+mod test_files;
 
-pub use items::{TestFunction, definitions, outside_tests, test_functions};
+pub use items::{TestFunction, definitions, outside_tests, test_functions, test_modules};
 pub use lexer::{Kind, Token, tokens};
 pub use paths::{PathUse, paths};
+pub use test_files::TestFiles;
 
 /// The text of the token at `index`; empty beyond the end and for literals, which name nothing.
 #[must_use]

@@ -3,7 +3,7 @@
 use super::{Crate, table::ModuleRule};
 use crate::{
     Report,
-    rust_source::{PathUse, outside_tests, paths, tokens},
+    rust_source::{PathUse, TestFiles, outside_tests, paths, tokens},
     workspace::SourceFile,
 };
 
@@ -14,13 +14,15 @@ const ALWAYS: &[&str] = &["std", "core", "alloc"];
 pub fn check_imports(crates: &[Crate], sources: &[SourceFile], table: &[ModuleRule]) -> Report {
     let mut report = Report::default();
     let mut seen = 0;
+    let tests = TestFiles::of(sources);
     for rule in table {
         let Some(package) = crates.iter().find(|package| package.name == rule.package) else {
             report.problem(format!("the table lists module {} of {}, which is no crate", rule.module, rule.package));
             continue;
         };
         let names: Vec<String> = package.edges.iter().map(|edge| edge.name_in_code.clone()).collect();
-        let files: Vec<&SourceFile> = sources.iter().filter(|file| belongs(file, package, rule)).collect();
+        let files: Vec<&SourceFile> =
+            sources.iter().filter(|file| belongs(file, package, rule) && !tests.contain(file)).collect();
         if files.is_empty() {
             report.problem(format!("{} has no module {}: the rule cannot hold", rule.package, rule.module));
         }
@@ -67,7 +69,7 @@ fn is_within(path: &[String], allowed: &str) -> bool {
 
 fn belongs(file: &SourceFile, package: &Crate, rule: &ModuleRule) -> bool {
     let inside = source_path(file, package).and_then(|path| path.strip_prefix(rule.module));
-    inside.is_some_and(|rest| rest == ".rs" || rest.starts_with('/')) && !file.is_test()
+    inside.is_some_and(|rest| rest == ".rs" || rest.starts_with('/'))
 }
 
 fn module_path(file: &SourceFile, package: &Crate) -> Vec<String> {

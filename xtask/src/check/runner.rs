@@ -19,6 +19,8 @@ pub(super) enum End {
         output: String,
         /// What belongs in the summary at the end.
         findings: Vec<String>,
+        /// Parts of the step that could not be run, and why.
+        not_run: Vec<String>,
     },
 }
 
@@ -60,7 +62,11 @@ impl Runner {
         output::put(&format!("{name:10} "));
         let started = Instant::now();
         let mut live = Live { verbose: self.verbose, line_is_open: true };
-        let end = work(&mut live).unwrap_or_else(|error| End::Failed { output: error.chain(), findings: Vec::new() });
+        let end = work(&mut live).unwrap_or_else(|error| End::Failed {
+            output: error.chain(),
+            findings: Vec::new(),
+            not_run: Vec::new(),
+        });
         if !live.line_is_open {
             output::put(&format!("{name:10} "));
         }
@@ -97,9 +103,12 @@ impl Runner {
             match end {
                 End::Passed(_) | End::Skipped(_) => {}
                 End::NotRun(why) => lines.push(format!("NOT RUN {name}: {why}")),
-                End::Failed { findings, .. } if findings.is_empty() => lines.push(format!("FAILED  {name}")),
-                End::Failed { findings, .. } => {
+                End::Failed { findings, not_run, .. } => {
+                    if findings.is_empty() {
+                        lines.push(format!("FAILED  {name}"));
+                    }
                     lines.extend(findings.iter().map(|finding| format!("FAILED  {name}: {finding}")));
+                    lines.extend(not_run.iter().map(|what| format!("NOT RUN {name}: {what}")));
                 }
             }
         }
@@ -149,7 +158,8 @@ impl Live {
             if self.verbose || line.starts_with("test result: ") {
                 self.show(line);
             }
-            if !is_progress(line) {
+            let is_second_blank = line.is_empty() && kept.ends_with("\n\n");
+            if !is_progress(line) && !is_second_blank {
                 kept.push_str(line);
                 kept.push('\n');
             }
@@ -157,7 +167,11 @@ impl Live {
         if status.success() {
             return Ok(End::Passed(String::new()));
         }
-        Ok(End::Failed { output: format!("{kept}`{program}` failed ({status})\n"), findings: Vec::new() })
+        Ok(End::Failed {
+            output: format!("{kept}`{program}` failed ({status})\n"),
+            findings: Vec::new(),
+            not_run: Vec::new(),
+        })
     }
 
     fn show(&mut self, line: &str) {
@@ -169,12 +183,15 @@ impl Live {
     }
 }
 
-/// Whether a line only tells that things go on.
+/// Whether a line only tells that things go on, or was shown already.
 fn is_progress(line: &str) -> bool {
-    const WORDS: &[&str] =
-        &["Compiling", "Checking", "Documenting", "Downloading", "Downloaded", "Updating", "Locking"];
+    const VERBS: &[&str] =
+        &["Compiling", "Checking", "Documenting", "Downloading", "Downloaded", "Updating", "Running", "Doc-tests"];
+    const STARTS: &[&str] = &["running ", "test result: "];
     let verb = line.split_whitespace().next().unwrap_or_default();
-    (line.starts_with("  ") && WORDS.contains(&verb)) || (line.starts_with("test ") && line.ends_with(" ... ok"))
+    line.starts_with("  ") && VERBS.contains(&verb)
+        || line.starts_with("test ") && line.ends_with(" ... ok")
+        || STARTS.iter().any(|start| line.starts_with(start))
 }
 
 #[cfg(test)]

@@ -46,23 +46,22 @@ impl TestOutput {
             End::Passed(_) if self.passed == 0 => End::Failed {
                 output: "not one test was run".to_owned(),
                 findings: vec!["not one test was run".to_owned()],
+                not_run: Vec::new(),
             },
             End::Passed(_) => End::Passed(format!("{} tests", self.passed)),
-            End::Failed { output, .. } => End::Failed { output, findings: self.findings() },
+            End::Failed { output, .. } => End::Failed {
+                output,
+                findings: self.findings(),
+                not_run: self.not_run.iter().map(|name| format!("{name}, for want of RabbitMQ")).collect(),
+            },
             other => other,
         }
     }
 
     fn findings(&self) -> Vec<String> {
-        let failed = self.failed.iter().map(|name| format!("test {name}"));
-        let not_run = self.not_run.iter().map(|name| format!("NOT RUN, no RabbitMQ: {name}"));
-        let counts = format!(
-            "{} passed, {} failed, {} not run for want of RabbitMQ",
-            self.passed,
-            self.failed.len(),
-            self.not_run.len()
-        );
-        failed.chain(not_run).chain([counts]).collect()
+        let counts = [(self.passed, "passed"), (self.failed.len(), "failed"), (self.not_run.len(), "not run")];
+        let counts: Vec<String> = counts.iter().map(|(count, what)| format!("{count} {what}")).collect();
+        self.failed.iter().map(|name| format!("test {name}")).chain([counts.join(", ")]).collect()
     }
 }
 
@@ -109,12 +108,10 @@ test result: ok. 5 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
 
     #[test]
     fn tests_without_a_broker_are_told_from_those_that_failed() {
-        let end = judge(FAILED, End::Failed { output: "x".to_owned(), findings: Vec::new() });
-        let End::Failed { findings, .. } = end else { panic!("{end:?}") };
-        assert_eq!(
-            findings,
-            ["test c", "NOT RUN, no RabbitMQ: m::b", "7 passed, 1 failed, 1 not run for want of RabbitMQ"]
-        );
+        let end = judge(FAILED, End::Failed { output: "x".to_owned(), findings: Vec::new(), not_run: Vec::new() });
+        let End::Failed { findings, not_run, .. } = end else { panic!("{end:?}") };
+        assert_eq!(findings, ["test c", "7 passed, 1 failed, 1 not run"]);
+        assert_eq!(not_run, ["m::b, for want of RabbitMQ"]);
     }
 
     #[test]

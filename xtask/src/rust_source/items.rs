@@ -69,7 +69,25 @@ fn is_test_attribute(tokens: &[Token<'_>], mut index: usize) -> bool {
     word(tokens, index) == "test"
 }
 
-/// The tokens without the items under `#[cfg(test)]`.
+/// The modules in files of their own that are declared under `#[cfg(test)]`.
+#[must_use]
+pub fn test_modules<'a>(tokens: &[Token<'a>]) -> Vec<&'a str> {
+    let mut found = Vec::new();
+    for start in 0..tokens.len() {
+        if word(tokens, start) == "#" && word(tokens, start + 1) == "[" {
+            let end = after_closing(tokens, start + 1);
+            if is_cfg_test(tokens, start + 2, end) {
+                let item = end..after_item(tokens, end);
+                let declared =
+                    item.clone().find(|&index| word(tokens, index) == "mod" && word(tokens, index + 2) == ";");
+                found.extend(declared.map(|index| word(tokens, index + 1)));
+            }
+        }
+    }
+    found
+}
+
+/// The tokens without the items and attributes under `cfg(test)`.
 #[must_use]
 pub fn outside_tests<'a>(tokens: &[Token<'a>]) -> Vec<Token<'a>> {
     let mut kept = Vec::new();
@@ -79,6 +97,11 @@ pub fn outside_tests<'a>(tokens: &[Token<'a>]) -> Vec<Token<'a>> {
             let end = after_closing(tokens, index + 1);
             if is_cfg_test(tokens, index + 2, end) {
                 index = after_item(tokens, end);
+                continue;
+            }
+            // An attribute that only tests have.
+            if (2..5).map(|ahead| word(tokens, index + ahead)).eq(["cfg_attr", "(", "test"]) {
+                index = end;
                 continue;
             }
         }
@@ -138,9 +161,10 @@ mod tests {
     #[test]
     fn test_code_is_left_out_and_the_rest_stays() {
         let text = "use a; #[cfg(test)] mod tests { use b; fn x() { {} } } #[cfg(test)] use c; fn y() {} \
-                    #[cfg(not(test))] use d;";
+                    #[cfg(not(test))] use d; #[cfg_attr(test, e::f)] struct G;";
         let names: Vec<&str> = outside_tests(&tokens(text)).iter().map(|token| token.text).collect();
         assert!(!names.contains(&"b") && !names.contains(&"c"), "{names:?}");
         assert!(names.contains(&"a") && names.contains(&"y") && names.contains(&"d"), "{names:?}");
+        assert!(!names.contains(&"e") && names.contains(&"G"), "{names:?}");
     }
 }

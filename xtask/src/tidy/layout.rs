@@ -1,6 +1,6 @@
 //! How a file begins, how long it is, and its blanks.
 
-use crate::{Report, workspace::SourceFile};
+use crate::{Report, rust_source::TestFiles, workspace::SourceFile};
 
 const LONGEST: usize = 800;
 const LONGEST_TEST: usize = 1_000;
@@ -8,11 +8,12 @@ const LONGEST_TEST: usize = 1_000;
 /// Every Rust file begins with a sentence on what it is, and is short enough to be read.
 pub(super) fn check_rust(files: &[SourceFile]) -> Report {
     let mut report = Report::default();
+    let tests = TestFiles::of(files);
     for file in files {
         if !file.text.starts_with("//!") {
             report.problem(format!("{}:1: does not begin with `//!` and a sentence on what it is", file.path));
         }
-        let (lines, bound) = (file.text.lines().count(), if file.is_test() { LONGEST_TEST } else { LONGEST });
+        let (lines, bound) = (file.text.lines().count(), if tests.contain(file) { LONGEST_TEST } else { LONGEST });
         if lines > bound {
             report.problem(format!("{}: has {lines} lines, more than {bound}", file.path));
         }

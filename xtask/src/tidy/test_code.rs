@@ -3,7 +3,7 @@
 use super::Allowed;
 use crate::{
     Report,
-    rust_source::{Token, outside_tests, tokens, word},
+    rust_source::{TestFiles, Token, outside_tests, tokens, word},
     workspace::SourceFile,
 };
 
@@ -11,12 +11,13 @@ use crate::{
 pub(super) fn check(files: &[SourceFile], allowed: &[Allowed]) -> Report {
     let mut report = Report::default();
     let mut used = vec![false; allowed.len()];
+    let tests = TestFiles::of(files);
     let mut test_files = 0;
     for file in files {
         let all = tokens(&file.text);
         let mut found = forbidden_anywhere(&all);
         // Test code in a file of ordinary code: what is there, less what is left without tests.
-        if file.is_test() {
+        if tests.contain(file) {
             test_files += 1;
             found.extend(sleeps(&all));
         } else {
