@@ -49,8 +49,10 @@ impl AppEnvironment {
     #[must_use]
     pub fn new(directory: &Path, database_url: &str, amqp_url: Option<&str>) -> Self {
         let environment = Self { variables: BTreeMap::new(), directory: directory.to_owned() };
-        let environment =
-            environment.with("DATABASE_URL", database_url).with("APP__LOGS__FILTER", "info").with("APP_PROFILE", "none");
+        let environment = environment
+            .with("DATABASE_URL", database_url)
+            .with("APP__LOGS__FILTER", "info")
+            .with("APP_PROFILE", "none");
         match amqp_url {
             Some(url) => environment.with("AMQP_URL", url),
             None => environment.with("APP__OUTBOUND__PUBLISHER", "stdout").with("APP__CONSUMER__ENABLED", "false"),
