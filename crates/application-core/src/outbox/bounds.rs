@@ -1,0 +1,19 @@
+//! The bounds of an event, once in code.
+//!
+//! The table's `CHECK` constraints repeat them for writers in other languages;
+//! `outbox_row_lifecycle_contract` compares the two (rule R8).
+
+/// Longest `aggregate_type`, in bytes.
+pub const MAX_AGGREGATE_TYPE_BYTES: usize = 100;
+/// Longest `aggregate_id`, in bytes.
+pub const MAX_AGGREGATE_ID_BYTES: usize = 200;
+/// Longest `event_type`, in bytes.
+pub const MAX_EVENT_TYPE_BYTES: usize = 100;
+/// Largest payload, in bytes of JSON text: far below RabbitMQ's default message limit of 128 MiB.
+pub const MAX_PAYLOAD_BYTES: usize = 1_048_576;
+/// Deepest nesting of a payload: what a recursive reader with a limit of 128 still reads inside an envelope.
+pub const MAX_PAYLOAD_DEPTH: usize = 100;
+/// Largest headers, in bytes of keys and values together.
+pub const MAX_HEADERS_BYTES: usize = 16_384;
+/// Longest `last_error`, in bytes.
+pub const MAX_ERROR_BYTES: usize = 1_000;

@@ -1,0 +1,85 @@
+//! The headers of an event: what travels beside the payload.
+
+use std::{collections::BTreeMap, fmt};
+
+use serde::{Deserialize, Serialize};
+use time::{OffsetDateTime, format_description::well_known::Rfc3339};
+
+use super::{
+    bounds::MAX_HEADERS_BYTES,
+    identity::check_text,
+    invalid::{EventField, InvalidEvent},
+};
+
+/// Header: the key by which a consumer recognises the same business operation; default: the event id.
+pub const IDEMPOTENCY_KEY: &str = "idempotencyKey";
+/// Header: when the change happened, RFC 3339; default: when the event was stored.
+pub const OCCURRED_AT: &str = "occurredAt";
+/// Header: the version of the payload's schema, a whole number from 1; default: 1.
+pub const SCHEMA_VERSION: &str = "schemaVersion";
+/// Header: the trace context of the appending request (W3C Trace Context).
+pub const TRACEPARENT: &str = "traceparent";
+
+/// Names and values, all text; at most 16 KiB together.
+///
+/// `Debug` shows the names alone: values may be personal (rule R29).
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct EventHeaders(BTreeMap<String, String>);
+
+impl EventHeaders {
+    /// Takes stored headers as they are.
+    #[must_use]
+    pub const fn from_stored(headers: BTreeMap<String, String>) -> Self {
+        Self(headers)
+    }
+
+    /// Checks names, values and the byte budget.
+    ///
+    /// # Errors
+    /// [`InvalidEvent`] when a name is empty or holds a control character, a value holds one,
+    /// or all together are over the budget.
+    pub fn try_new(headers: BTreeMap<String, String>) -> Result<Self, InvalidEvent> {
+        let mut total = 0_usize;
+        for (name, value) in &headers {
+            check_text(EventField::HeaderName, name, MAX_HEADERS_BYTES)?;
+            if !value.is_empty() {
+                check_text(EventField::HeaderValue, value, MAX_HEADERS_BYTES)?;
+            }
+            total += name.len() + value.len();
+        }
+        if total > MAX_HEADERS_BYTES {
+            return Err(InvalidEvent::TooLong { field: EventField::Headers, bound: MAX_HEADERS_BYTES, actual: total });
+        }
+        Ok(Self(headers))
+    }
+
+    /// The value of a header.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    /// All headers in the order of their names.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
+    /// When the change happened, if a valid time was given.
+    #[must_use]
+    pub fn occurred_at(&self) -> Option<OffsetDateTime> {
+        OffsetDateTime::parse(self.get(OCCURRED_AT)?, &Rfc3339).ok()
+    }
+
+    /// The version of the payload's schema: 1 unless a valid one was given.
+    #[must_use]
+    pub fn schema_version(&self) -> u32 {
+        self.get(SCHEMA_VERSION).and_then(|text| text.parse().ok()).filter(|v| *v > 0).unwrap_or(1)
+    }
+}
+
+impl fmt::Debug for EventHeaders {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}

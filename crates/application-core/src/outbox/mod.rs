@@ -1,0 +1,28 @@
+//! The outbox: events, their states and the rules between them. Pure, without async.
+
+mod backoff;
+pub mod bounds;
+mod breaker;
+mod event;
+mod failure;
+pub mod headers;
+mod identity;
+mod invalid;
+mod lease;
+mod new_event;
+mod payload;
+mod status;
+
+pub use backoff::{InvalidBackoff, OutboxBackoffPolicy};
+pub use breaker::{BatchOutcome, Breaker, BreakerPolicy, BreakerState, Verdict};
+pub use event::OutboxEvent;
+pub use failure::{FailureClass, PublishFailure, storable};
+pub use headers::EventHeaders;
+pub use identity::{AggregateId, AggregateType, EventId, EventType, HolderName, LaneId, Sequence};
+pub use invalid::{EventField, InvalidEvent};
+pub use lease::{
+    ClaimRequest, ClaimScope, ConfirmedRun, DeadHeadPolicy, FailedOutcome, FailedRun, LeaseToken, Run, Settlement,
+};
+pub use new_event::{EventDraft, NewOutboxEvent};
+pub use payload::Payload;
+pub use status::{IllegalTransition, OutboxEventStatus, OutboxTransition, TRANSITIONS, UnknownStatus};

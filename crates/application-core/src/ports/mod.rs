@@ -1,0 +1,55 @@
+//! Ports: what the core asks of the world, as traits. One file, one port.
+
+mod clock;
+mod error;
+mod inbox;
+mod leadership;
+mod message_publish;
+mod observer;
+mod outbox_append;
+mod outbox_maintenance;
+mod outbox_operations;
+mod outbox_statistics;
+mod outbox_store;
+mod random;
+mod readiness;
+mod unit_of_work;
+mod wakeup;
+
+pub use clock::Clock;
+pub use error::{BoxError, StoreError};
+pub use inbox::{ConsumerName, FirstSeen, InboxMaintenancePort, InboxPort, ParkingPort};
+pub use leadership::{LeaderTerm, LeadershipPort};
+pub use message_publish::{Availability, Destination, MessagePublishPort};
+pub use observer::{NoObserver, OutboxObserver, OutboxSignal};
+pub use outbox_append::{OutboxAppendError, OutboxAppendPort};
+pub use outbox_maintenance::{OutboxMaintenancePort, ReapReport, ReapRequest};
+pub use outbox_operations::{
+    BlockedAggregate, EventFilter, OutboxEventContent, OutboxEventState, OutboxOperationsPort,
+};
+pub use outbox_statistics::{OutboxStatistics, OutboxStatisticsPort};
+pub use outbox_store::OutboxStorePort;
+pub use random::Random;
+pub use readiness::ReadinessCheck;
+pub use unit_of_work::UnitOfWork;
+pub use wakeup::WakeupPort;
+
+#[cfg(feature = "mocks")]
+pub use mocks::*;
+
+#[cfg(feature = "mocks")]
+mod mocks {
+    pub use super::{
+        inbox::{MockInboxMaintenancePort, MockInboxPort, MockParkingPort},
+        leadership::MockLeadershipPort,
+        message_publish::MockMessagePublishPort,
+        observer::MockOutboxObserver,
+        outbox_append::MockOutboxAppendPort,
+        outbox_maintenance::MockOutboxMaintenancePort,
+        outbox_operations::MockOutboxOperationsPort,
+        outbox_statistics::MockOutboxStatisticsPort,
+        outbox_store::MockOutboxStorePort,
+        readiness::MockReadinessCheck,
+        wakeup::MockWakeupPort,
+    };
+}

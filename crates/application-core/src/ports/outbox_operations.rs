@@ -1,0 +1,138 @@
+//! Port: what an operator sees of single events, and does to them.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use time::OffsetDateTime;
+
+use super::error::StoreError;
+use crate::outbox::{
+    AggregateId, AggregateType, EventHeaders, EventId, EventType, HolderName, OutboxEventStatus, Payload, Sequence,
+};
+
+/// Everything about one event, as the view `outbox_event_state` tells it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OutboxEventState {
+    /// The event.
+    pub id: EventId,
+    /// Its place in the order of its aggregate.
+    pub sequence: Sequence,
+    /// The aggregate's type.
+    pub aggregate_type: AggregateType,
+    /// The aggregate's identifier.
+    pub aggregate_id: AggregateId,
+    /// The event's type.
+    pub event_type: EventType,
+    /// Where it stands: all five statuses.
+    pub status: OutboxEventStatus,
+    /// Deliveries that failed through the message itself.
+    pub attempts: u32,
+    /// How often it was sent again on purpose.
+    pub replays: u32,
+    /// When it was stored.
+    pub created_at: OffsetDateTime,
+    /// When the broker confirmed it.
+    pub published_at: Option<OffsetDateTime>,
+    /// When it is due; none while it is leased, blocked or settled.
+    pub due_at: Option<OffsetDateTime>,
+    /// Class and reason of the last failure.
+    pub last_error: Option<String>,
+    /// When it was skipped or discarded.
+    pub resolved_at: Option<OffsetDateTime>,
+    /// `skipped` or `discarded`.
+    pub resolution: Option<String>,
+    /// Who holds its lane.
+    pub holder: Option<HolderName>,
+    /// When that lease ends.
+    pub lease_expires_at: Option<OffsetDateTime>,
+    /// The open event directly ahead in its lane.
+    pub blocked_behind: Option<EventId>,
+}
+
+/// An event with its content.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OutboxEventContent {
+    /// The payload, byte for byte as appended.
+    pub payload: Payload,
+    /// The headers.
+    pub headers: EventHeaders,
+}
+
+/// Which events a list shows, newest key last.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EventFilter {
+    /// Only this status.
+    pub status: Option<OutboxEventStatus>,
+    /// Only this aggregate type.
+    pub aggregate_type: Option<AggregateType>,
+    /// Only this aggregate.
+    pub aggregate_id: Option<AggregateId>,
+    /// Only events after this one, by id: the last id of the page before.
+    pub after: Option<EventId>,
+    /// The most events; 1 to 1,000.
+    pub limit: u32,
+}
+
+/// An aggregate that waits behind a DEAD event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BlockedAggregate {
+    /// The aggregate's type.
+    pub aggregate_type: AggregateType,
+    /// The aggregate's identifier.
+    pub aggregate_id: AggregateId,
+    /// The DEAD event at its head.
+    pub head: EventId,
+    /// Why it died.
+    pub reason: Option<String>,
+    /// How long the head has been stored.
+    pub age: Duration,
+    /// The open events that wait, the head included; counted up to 10,000.
+    pub depth: u32,
+}
+
+/// An operator's view and actions. Every action is one transition of one event, and says whether it changed anything.
+#[cfg_attr(feature = "mocks", mockall::automock)]
+#[async_trait]
+pub trait OutboxOperationsPort: Send + Sync {
+    /// The state of one event.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    async fn find(&self, id: EventId) -> Result<Option<OutboxEventState>, StoreError>;
+
+    /// Payload and headers of one event.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    async fn content(&self, id: EventId) -> Result<Option<OutboxEventContent>, StoreError>;
+
+    /// A page of events in the order of their ids.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    async fn list(&self, filter: &EventFilter) -> Result<Vec<OutboxEventState>, StoreError>;
+
+    /// Aggregates that wait behind a DEAD event, oldest head first; at most `limit`.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    async fn blocked(&self, limit: u32) -> Result<Vec<BlockedAggregate>, StoreError>;
+
+    /// DEAD → PENDING, attempts from zero; also undoes a resolution. `false`: it is not DEAD.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    async fn requeue(&self, id: EventId) -> Result<bool, StoreError>;
+
+    /// Resolves a DEAD event as discarded, so that its aggregate goes on. `false`: it is not DEAD or is resolved already.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    async fn discard(&self, id: EventId) -> Result<bool, StoreError>;
+
+    /// PUBLISHED → PENDING, attempts from zero, replays + 1. `false`: it is not PUBLISHED.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    async fn replay(&self, id: EventId) -> Result<bool, StoreError>;
+}

@@ -1,0 +1,44 @@
+//! Port: the figures by which the outbox is watched.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::error::StoreError;
+
+/// A snapshot of the outbox. Counts stop at [`OutboxStatistics::COUNT_LIMIT`]; ages are by the database's clock.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct OutboxStatistics {
+    /// Open events that wait for their first delivery, in flight ones not included.
+    pub pending: u64,
+    /// Events under a lease.
+    pub in_flight: u64,
+    /// Events that wait for another delivery.
+    pub failed: u64,
+    /// DEAD events that nobody has resolved.
+    pub dead: u64,
+    /// Lanes that wait behind a DEAD event.
+    pub blocked_aggregates: u64,
+    /// Age of the oldest open event that is not DEAD nor behind a DEAD one, replays not counted.
+    pub oldest_pending_age: Option<Duration>,
+    /// Time since the oldest standing claim was made or renewed last.
+    pub oldest_in_flight_age: Option<Duration>,
+    /// Age of the oldest snapshot or transaction in the database, which holds back vacuum.
+    pub oldest_snapshot_age: Option<Duration>,
+}
+
+impl OutboxStatistics {
+    /// Where counting stops, so that a count never costs more than a bounded read (rule R27).
+    pub const COUNT_LIMIT: u64 = 100_000;
+}
+
+/// Reads the figures; each read is bounded and served by an index.
+#[cfg_attr(feature = "mocks", mockall::automock)]
+#[async_trait]
+pub trait OutboxStatisticsPort: Send + Sync {
+    /// Takes one snapshot.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    async fn statistics(&self) -> Result<OutboxStatistics, StoreError>;
+}

@@ -1,0 +1,19 @@
+//! Use cases: what the system does, in terms of its ports.
+
+mod clean_up_outbox;
+mod handle_message_once;
+mod observe_outbox;
+mod operate_outbox;
+mod publish_pending_outbox_events;
+mod reap_outbox;
+mod stop;
+mod transactional;
+
+pub use clean_up_outbox::{CleanUpOutboxUseCase, CleanUpPolicy, CleanUpReport};
+pub use handle_message_once::{HandleMessageOnce, Handled, HandlerError, MessageHandler};
+pub use observe_outbox::ObserveOutboxUseCase;
+pub use operate_outbox::{OperateError, OperateOutboxUseCase};
+pub use publish_pending_outbox_events::{PublishOutcome, PublishPendingOutboxEventsUseCase, PublishPolicy};
+pub use reap_outbox::ReapOutboxUseCase;
+pub use stop::StopSignal;
+pub use transactional::{Transaction, Transactional};
