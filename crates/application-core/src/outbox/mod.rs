@@ -20,7 +20,9 @@ pub use failure::{FailureClass, PublishFailure, storable};
 pub use headers::EventHeaders;
 pub use identity::{AggregateId, AggregateType, EventId, EventType, HolderName, LaneId, Sequence};
 pub use invalid::{EventField, InvalidEvent};
-pub use lease::{ClaimRequest, ConfirmedRun, DeadHeadPolicy, FailedOutcome, FailedRun, LeaseToken, Run, Settlement};
+pub use lease::{
+    ClaimRequest, ClaimScope, ConfirmedRun, DeadHeadPolicy, FailedOutcome, FailedRun, LeaseToken, Run, Settlement,
+};
 pub use new_event::{EventDraft, NewOutboxEvent};
 pub use payload::Payload;
 pub use status::{IllegalTransition, OutboxEventStatus, OutboxTransition, TRANSITIONS, UnknownStatus};

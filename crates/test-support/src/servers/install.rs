@@ -1,0 +1,104 @@
+//! Installing the servers by apt-get: as root at once, else with sudo after a yes at the terminal.
+
+use std::{
+    io::{self, IsTerminal, Write},
+    path::Path,
+    process::Stdio,
+};
+
+use tokio::{process::Command, sync::Mutex, task};
+
+use super::{Postgres, RabbitMq, account::is_root, env, error::ServersError, options::Options, service::Kind};
+
+const SCRIPT: &str = include_str!("install.sh");
+
+/// One installation at a time in this process, so that the second sees what the first has brought.
+static INSTALLING: Mutex<()> = Mutex::const_new(());
+
+/// Why nothing was installed.
+pub(crate) enum Obstacle {
+    /// What it needs is not there.
+    Absent(String),
+    /// It was tried and failed.
+    Failed(ServersError),
+}
+
+/// Installs those of the servers that are missing.
+pub(crate) async fn install(options: &Options) -> Result<(), Obstacle> {
+    let _one_at_a_time = INSTALLING.lock().await;
+    let packages = missing_packages();
+    if packages.is_empty() {
+        return Ok(());
+    }
+    if !Path::new("/etc/debian_version").exists() || env::find_on_path("apt-get").is_none() {
+        return Err(Obstacle::Absent("this is neither Debian nor Ubuntu".to_owned()));
+    }
+    let command = command_line(&packages);
+    let mut shell = if is_root() {
+        options.step(&format!("installing {}: {command}", packages.join(" and ")));
+        options.step("the packages will stay installed; no service is started");
+        Command::new("sh")
+    } else {
+        ask(options, &packages, &command).await.map_err(Obstacle::Absent)?;
+        let mut sudo = Command::new("sudo");
+        sudo.arg("sh");
+        sudo
+    };
+    let output = Stdio::from(io::stderr());
+    let status = shell
+        .args(["-c", SCRIPT, "test-servers"])
+        .args(&packages)
+        .stdout(output)
+        .status()
+        .await
+        .map_err(|error| Obstacle::Failed(ServersError::io("run apt-get")(error)))?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(Obstacle::Failed(ServersError::Command { command, output: status.to_string() }))
+    }
+}
+
+/// `Ok` only after a yes that was typed at a terminal.
+async fn ask(options: &Options, packages: &[&str], command: &str) -> Result<(), String> {
+    let declined = format!("not root; the command is: {command}");
+    options.step(&format!("{} missing; this installs it:\n    {command}", packages.join(" and ")));
+    if !io::stdin().is_terminal() || env::find_on_path("sudo").is_none() {
+        return Err(declined);
+    }
+    // A thread of its own: reading from a terminal cannot be cancelled.
+    let answer = task::spawn_blocking(|| {
+        let mut answer = String::new();
+        write!(io::stderr(), "Run it now, holding back the start of services? [y/N] ")?;
+        io::stdin().read_line(&mut answer)?;
+        Ok::<_, io::Error>(answer)
+    });
+    match answer.await {
+        Ok(Ok(answer)) if matches!(answer.trim().to_lowercase().as_str(), "y" | "yes") => Ok(()),
+        _ => Err(declined),
+    }
+}
+
+fn missing_packages() -> Vec<&'static str> {
+    let postgres = Postgres::find().is_err().then_some("postgresql");
+    let rabbitmq = RabbitMq::find().is_err().then_some("rabbitmq-server");
+    postgres.into_iter().chain(rabbitmq).collect()
+}
+
+fn command_line(packages: &[&str]) -> String {
+    let sudo = if is_root() { "" } else { "sudo " };
+    format!("{sudo}apt-get update && {sudo}apt-get install -y --no-install-recommends {}", packages.join(" "))
+}
+
+/// What a reader can do where no way worked.
+pub(crate) fn remedy(url_variable: &str) -> String {
+    let packages = ["postgresql", "rabbitmq-server"];
+    format!(
+        "any one of these helps:\n  \
+         - set {url_variable} to a server of yours\n  \
+         - start a Docker engine (the `docker` command must reach it)\n  \
+         - install the servers: {} (Debian, Ubuntu), brew install postgresql rabbitmq (macOS)\n  \
+         - run this as root on Debian or Ubuntu: it then installs them by itself",
+        command_line(&packages)
+    )
+}
