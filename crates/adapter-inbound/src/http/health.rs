@@ -46,7 +46,6 @@ struct Readiness {
 }
 
 /// Routes `/livez` (200 while the process answers) and `/readyz` (200 or 503, with each check and its reason).
-#[must_use]
 pub fn health_router(checks: Vec<Arc<dyn ReadinessCheck>>, clock: Arc<dyn Clock>, policy: HealthPolicy) -> Router {
     let readiness = Readiness { checks, clock, policy, last: Mutex::new(None) };
     Router::new()

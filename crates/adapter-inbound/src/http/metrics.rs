@@ -8,7 +8,6 @@ use axum::{Router, http::header::CONTENT_TYPE, routing::get};
 pub const METRICS_CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Routes `/metrics` to whatever `render` gives at the moment.
-#[must_use]
 pub fn metrics_router(render: Arc<dyn Fn() -> String + Send + Sync>) -> Router {
     let answer = move || {
         let text = render();

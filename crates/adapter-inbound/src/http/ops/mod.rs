@@ -30,7 +30,6 @@ pub use access::OpsAccess;
 use super::problem_details::ProblemDetails;
 
 /// Routes `/ops` for whomever `access` lets in.
-#[must_use]
 pub fn ops_router(operate: Arc<OperateOutboxUseCase>, access: OpsAccess) -> Router {
     Router::new()
         .route("/ops/outbox/status", get(outbox::status))

@@ -131,6 +131,7 @@ fn bad_request(detail: String) -> ProblemDetails {
 }
 
 /// The store's own words go to the log, not to the client.
+#[expect(clippy::needless_pass_by_value, reason = "used with map_err")]
 fn problem(error: OperateError) -> ProblemDetails {
     match &error {
         OperateError::NotFound { .. } => ProblemDetails::new(StatusCode::NOT_FOUND, error.to_string()),
