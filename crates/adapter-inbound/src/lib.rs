@@ -15,7 +15,10 @@
 //! 4. Wire it in `app-bootstrap/src/wiring.rs`.
 
 pub mod amqp;
+mod causes;
 pub mod http;
 mod problem;
+#[cfg(test)]
+mod testing;
 
 pub use problem::SettingProblem;

@@ -114,15 +114,3 @@ pub(crate) async fn within<T>(
 fn broker(step: &'static str) -> impl Fn(lapin::Error) -> AmqpError {
     move |source| AmqpError::Broker { step, source }
 }
-
-/// An error with all its causes, for logs and readiness.
-pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
-}

@@ -7,7 +7,6 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    connection::with_causes,
     handle::HandleMessage,
     observer::{ConsumerObserver, ConsumerSignal},
     park::Parker,
@@ -18,6 +17,7 @@ use super::{
     store::Store,
     work::Worker,
 };
+use crate::causes::with_causes;
 
 /// What a consumer is made of, besides its settings.
 pub struct ConsumerParts {

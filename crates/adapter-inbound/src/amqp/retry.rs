@@ -15,7 +15,7 @@ use std::error::Error;
 
 use application_core::{ports::StoreError, usecases::HandlerError};
 
-use super::connection::with_causes;
+use crate::causes::with_causes;
 
 /// How many failures of the store one message may meet, while the store works for others, before they are charged to it.
 pub const STORE_FAULTS_FORGIVEN: u32 = 9;

@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    connection::{AmqpError, Purpose, channel, connect, with_causes, within},
+    connection::{AmqpError, Purpose, channel, connect, within},
     decode::decode,
     lanes::{LaneKey, Lanes},
     park::{close, short},
@@ -25,6 +25,7 @@ use super::{
     unpark::UnparkRequest,
     work::{Incoming, Worker},
 };
+use crate::causes::with_causes;
 
 /// Why a session ended.
 #[derive(Debug)]

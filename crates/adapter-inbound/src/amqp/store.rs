@@ -13,11 +13,11 @@ use application_core::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    connection::with_causes,
     observer::{ConsumerObserver, ConsumerSignal},
     pauses::{Pauses, sleep},
     settings::OutageSettings,
 };
+use crate::causes::with_causes;
 
 /// What a probe of the database found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

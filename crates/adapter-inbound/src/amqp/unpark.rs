@@ -15,7 +15,7 @@ use lapin::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    connection::{AmqpError, Purpose, channel, connect, with_causes, within},
+    connection::{AmqpError, Purpose, channel, connect, within},
     decode::decode,
     observer::ConsumerSignal,
     park::{close, publish_to_queue, short},
@@ -23,6 +23,7 @@ use super::{
     settings::ConsumerSettings,
     work::{Ending, Worker},
 };
+use crate::causes::with_causes;
 
 const UNPARK: &str = "x-unpark";
 const DISCARD: &str = "x-unpark-discard";

@@ -15,7 +15,6 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::{
-    connection::with_causes,
     decode::DecodeError,
     handle::HandleMessage,
     observer::{ConsumerObserver, ConsumerSignal, ParkCause},
@@ -26,6 +25,7 @@ use super::{
     store::{Probe, Store},
     unpark::UnparkRequest,
 };
+use crate::causes::with_causes;
 
 /// What a delivery turned out to be.
 pub(super) enum Incoming {

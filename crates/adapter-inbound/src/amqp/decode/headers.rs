@@ -15,9 +15,11 @@ use super::error::DecodeError;
 /// leave them.
 const CLOUD_EVENTS_PREFIXES: [&str; 4] = ["cloudEvents:", "cloudEvents_", "ce-", "ce_"];
 
+/// What the publisher puts before the names of an event's own headers.
+const EVENT_HEADER_PREFIX: &str = "x-header-";
 /// Headers that the message's own fields, the broker or the parking queue hold already.
-const NOT_CARRIED: [&str; 6] =
-    ["x-parked-", "x-original-", "x-death", "x-first-death-", "x-delivery-count", "x-unpark"];
+const NOT_CARRIED: [&str; 7] =
+    ["cloudEvents_", "x-parked-", "x-original-", "x-death", "x-first-death-", "x-delivery-count", "x-unpark"];
 const KNOWN: [&str; 12] = [
     "CC",
     "BCC",
@@ -114,19 +116,27 @@ impl<'a> Headers<'a> {
 
     /// The headers that a handler sees: texts that an event could carry, as many as its budget allows.
     ///
-    /// Whatever a proxy or a plugin added must not make a message unreadable, so the rest is left out silently; the trace
-    /// context comes first.
+    /// Whatever a proxy or a plugin added must not make a message unreadable, so the rest is left out silently. The trace
+    /// context comes first, then the event's own headers, which the publisher marks with a prefix.
     pub(super) fn carried(&self) -> EventHeaders {
         let mut carried = BTreeMap::new();
         let mut total = 0_usize;
         let table = self.table.map(FieldTable::inner);
-        let entries = table.into_iter().flatten().filter_map(|(name, value)| Some((name.as_str(), as_carried(value)?)));
-        let (trace, others): (Vec<_>, Vec<_>) = entries.partition(|(name, _)| *name == TRACEPARENT);
-        for (name, value) in trace.into_iter().chain(others) {
+        let mut entries: Vec<_> = table
+            .into_iter()
+            .flatten()
+            .filter_map(|(name, value)| {
+                let own = name.as_str().strip_prefix(EVENT_HEADER_PREFIX);
+                let rank = if name.as_str() == TRACEPARENT { 0 } else { 2 - u8::from(own.is_some()) };
+                Some((rank, own.unwrap_or(name.as_str()), as_carried(value)?))
+            })
+            .collect();
+        entries.sort_unstable();
+        for (rank, name, value) in entries {
             let size = name.len() + value.len();
             let foreign = KNOWN.contains(&name) || NOT_CARRIED.iter().any(|prefix| name.starts_with(prefix));
             let unfit = name.is_empty() || name.chars().any(char::is_control) || value.chars().any(char::is_control);
-            if foreign || unfit || total + size > MAX_HEADERS_BYTES {
+            if (foreign && rank == 2) || unfit || total + size > MAX_HEADERS_BYTES || carried.contains_key(name) {
                 continue;
             }
             total += size;
