@@ -532,7 +532,10 @@ mod tests {
         commit(&checker, 7);
         let report = checker.report();
         let table = report.to_string();
-        assert!(table.lines().any(|line| line.starts_with("lost") && line.contains(&event_id(7).to_string())), "{table}");
+        assert!(
+            table.lines().any(|line| line.starts_with("lost") && line.contains(&event_id(7).to_string())),
+            "{table}"
+        );
         assert!(table.ends_with("WRONG"));
         let document = serde_json::to_value(&report).expect("it has a JSON form");
         assert_eq!(document["lost"]["count"], 1);

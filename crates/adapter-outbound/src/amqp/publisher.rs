@@ -83,8 +83,8 @@ impl OutboxMessagePublishAdapter {
     /// # Errors
     /// [`AmqpSetupError`] when settings cannot be used or the file with certificate authorities cannot be read.
     pub fn start(settings: &OutboundSettings, random: Arc<dyn Random>) -> Result<Self, AmqpSetupError> {
-        let mut problems = settings.envelope.validate("envelope");
-        problems.extend(settings.amqp.validate("amqp"));
+        let mut problems = settings.envelope.problems("envelope");
+        problems.extend(settings.amqp.problems("amqp"));
         let route = match Route::compile(&settings.route, "route") {
             Ok(route) if problems.is_empty() => route,
             Ok(_) => return Err(AmqpSetupError::Settings(problems)),

@@ -16,7 +16,7 @@ use time::{OffsetDateTime, UtcOffset, format_description::well_known::Rfc3339};
 
 use self::cloudevents::CloudEvents;
 pub use self::json::{ENVELOPE_VERSION, OutboxEnvelopeJson};
-use crate::settings::SettingProblem;
+use application_core::SettingProblem;
 
 /// The forms an event can take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -54,7 +54,7 @@ impl Default for EnvelopeSettings {
 impl EnvelopeSettings {
     /// Everything that is wrong; keys begin with `prefix`.
     #[must_use]
-    pub fn validate(&self, prefix: &str) -> Vec<SettingProblem> {
+    pub fn problems(&self, prefix: &str) -> Vec<SettingProblem> {
         let usable = (1..=1_024).contains(&self.source.len())
             && !self.source.chars().any(|c| c.is_control() || c.is_whitespace());
         if usable {
