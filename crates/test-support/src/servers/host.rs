@@ -76,11 +76,7 @@ impl Host {
 
     /// Ends the server in order and waits until it has ended: by a signal to its process, or in a container by a command,
     /// if there is one, because a container's first process may be a wrapper that passes no signal on.
-    pub(crate) async fn stop_in_order(
-        &self,
-        signal: Signal,
-        command: &[&str],
-    ) -> Result<(), ServersError> {
+    pub(crate) async fn stop_in_order(&self, signal: Signal, command: &[&str]) -> Result<(), ServersError> {
         match self {
             Self::Container { name } if !command.is_empty() => {
                 self.resume().await?;
