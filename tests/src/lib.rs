@@ -1,1 +1,12 @@
-//! Stub.
+//! What the contract tests, the system tests and the demo share: processes of the binary, load, a tap on the exchange.
+
+pub mod demo;
+
+mod app_process;
+mod patience;
+pub mod tally;
+pub mod tap;
+pub mod work_load;
+
+pub use app_process::{AppEnvironment, AppProcess, ProcessError};
+pub use patience::{TimedOut, eventually};

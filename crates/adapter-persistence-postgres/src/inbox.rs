@@ -1,0 +1,163 @@
+//! The inbox: what a consumer has handled, and which aggregates wait behind a parked message.
+
+use std::time::Duration;
+
+use application_core::{
+    inbox::ParkedAggregate,
+    outbox::{AggregateId, AggregateType, EventId},
+    ports::{ConsumerName, FirstSeen, InboxMaintenancePort, InboxPort, LeaderTerm, ParkingPort, StoreError},
+};
+use async_trait::async_trait;
+use sea_orm::{ConnectionTrait, DbBackend};
+use sqlx::{Row, postgres::PgRow};
+
+use crate::{
+    Database, PgTransaction,
+    error::from_sqlx,
+    short_transaction::{run, run_for_row},
+    sql::{Arguments, Statement},
+};
+
+/// Records handled events in the caller's transaction, keeps the list of parked aggregates, and forgets by age.
+#[derive(Debug, Clone)]
+pub struct PostgresInbox {
+    database: Database,
+}
+
+impl PostgresInbox {
+    /// Works on this database; recording uses the caller's transaction alone.
+    #[must_use]
+    pub const fn new(database: Database) -> Self {
+        Self { database }
+    }
+
+    /// Forgets that the consumer handled the event, so that a replay has its effect again. `false`: it is not recorded.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn forget(&self, consumer: &ConsumerName, event: EventId) -> Result<bool, StoreError> {
+        let arguments = Arguments::new().text(consumer.as_str()).uuid(event.as_uuid());
+        Ok(!run(&self.database, &arguments.fill(FORGET)).await?.is_empty())
+    }
+
+    /// The aggregates that are parked for the consumer, longest first; at most `limit`.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn list_parked(&self, consumer: &ConsumerName, limit: u32) -> Result<Vec<ParkedAggregate>, StoreError> {
+        let arguments = Arguments::new().text(consumer.as_str()).int(limit);
+        self.parked_rows(&arguments.fill(LIST_PARKED)).await
+    }
+
+    async fn parked_rows(&self, statement: &Statement) -> Result<Vec<ParkedAggregate>, StoreError> {
+        let rows = run(&self.database, statement).await?;
+        rows.iter().map(parked_aggregate).collect::<Result<_, _>>().map_err(|error| self.unreadable(&error))
+    }
+
+    fn unreadable(&self, error: &sqlx::Error) -> StoreError {
+        from_sqlx(error, self.database.limits().statement)
+    }
+}
+
+/// The term is looked at first, and its row stays locked until the records are gone (rule R23).
+const CLEAN_UP: &str = "WITH leader AS MATERIALIZED ( \
+        SELECT FROM outbox_leader l \
+         WHERE l.name = $1 AND l.holder = $2 AND l.term = $3 AND l.expires_at > statement_timestamp() FOR SHARE \
+     ), old AS MATERIALIZED ( \
+        SELECT i.ctid FROM outbox_inbox i \
+         WHERE i.processed_at < statement_timestamp() - $4 AND EXISTS (SELECT FROM leader) \
+         ORDER BY i.processed_at LIMIT $5 FOR UPDATE SKIP LOCKED \
+     ), gone AS ( \
+        DELETE FROM outbox_inbox i WHERE i.ctid = ANY (ARRAY(SELECT old.ctid FROM old)) RETURNING 1 \
+     ) SELECT EXISTS (SELECT FROM leader), (SELECT count(*) FROM gone)";
+
+const FORGET: &str = "DELETE FROM outbox_inbox WHERE consumer = $1 AND event_id = $2 RETURNING 1";
+
+const RECORD: &str = "INSERT INTO outbox_inbox (consumer, event_id) VALUES ($1, $2) ON CONFLICT DO NOTHING";
+
+const PARK: &str = "INSERT INTO outbox_inbox_parked (consumer, aggregate_type, aggregate_id, event_id, reason) \
+     VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING";
+
+const UNPARK: &str = "DELETE FROM outbox_inbox_parked \
+     WHERE consumer = $1 AND aggregate_type = $2 AND aggregate_id = $3 RETURNING 1";
+
+const FIND_PARKED: &str = "SELECT aggregate_type, aggregate_id, event_id, reason FROM outbox_inbox_parked \
+     WHERE consumer = $1 AND aggregate_type = $2 AND aggregate_id = $3";
+
+const LIST_PARKED: &str = "SELECT aggregate_type, aggregate_id, event_id, reason FROM outbox_inbox_parked \
+     WHERE consumer = $1 ORDER BY parked_at LIMIT $2";
+
+fn parked_aggregate(row: &PgRow) -> Result<ParkedAggregate, sqlx::Error> {
+    Ok(ParkedAggregate {
+        aggregate_type: AggregateType::from_stored(row.try_get::<String, _>(0)?),
+        aggregate_id: AggregateId::from_stored(row.try_get::<String, _>(1)?),
+        event: EventId::new(row.try_get(2)?),
+        reason: row.try_get(3)?,
+    })
+}
+
+fn key(consumer: &ConsumerName, aggregate_type: &AggregateType, aggregate_id: &AggregateId) -> Arguments {
+    Arguments::new().text(consumer.as_str()).text(aggregate_type.as_str()).text(aggregate_id.as_str())
+}
+
+#[async_trait]
+impl InboxPort<PgTransaction> for PostgresInbox {
+    async fn record(
+        &self,
+        tx: &mut PgTransaction,
+        consumer: &ConsumerName,
+        event: EventId,
+    ) -> Result<FirstSeen, StoreError> {
+        let values = [consumer.as_str().to_owned().into(), event.as_uuid().into()];
+        let statement = sea_orm::Statement::from_sql_and_values(DbBackend::Postgres, RECORD, values);
+        let done = tx.orm().execute_raw(statement).await.map_err(|error| tx.store_error(&error))?;
+        Ok(if done.rows_affected() == 1 { FirstSeen::Yes } else { FirstSeen::No })
+    }
+}
+
+#[async_trait]
+impl ParkingPort for PostgresInbox {
+    async fn parked(
+        &self,
+        consumer: &ConsumerName,
+        aggregate_type: &AggregateType,
+        aggregate_id: &AggregateId,
+    ) -> Result<Option<ParkedAggregate>, StoreError> {
+        let statement = key(consumer, aggregate_type, aggregate_id).fill(FIND_PARKED);
+        Ok(self.parked_rows(&statement).await?.into_iter().next())
+    }
+
+    async fn park(&self, consumer: &ConsumerName, parked: &ParkedAggregate) -> Result<(), StoreError> {
+        let arguments = key(consumer, &parked.aggregate_type, &parked.aggregate_id)
+            .uuid(parked.event.as_uuid())
+            .text(&parked.reason);
+        run(&self.database, &arguments.fill(PARK)).await?;
+        Ok(())
+    }
+
+    async fn unpark(
+        &self,
+        consumer: &ConsumerName,
+        aggregate_type: &AggregateType,
+        aggregate_id: &AggregateId,
+    ) -> Result<bool, StoreError> {
+        let statement = key(consumer, aggregate_type, aggregate_id).fill(UNPARK);
+        Ok(!run(&self.database, &statement).await?.is_empty())
+    }
+}
+
+#[async_trait]
+impl InboxMaintenancePort for PostgresInbox {
+    async fn clean_up(&self, term: &LeaderTerm, retention: Duration, batch: u32) -> Result<Option<u32>, StoreError> {
+        let arguments = Arguments::new()
+            .text(&term.role)
+            .text(term.holder.as_str())
+            .bigint(term.term)
+            .interval(retention)
+            .int(batch);
+        let row = run_for_row(&self.database, &arguments.fill(CLEAN_UP)).await?;
+        let answer: Result<(bool, i64), sqlx::Error> = (|| Ok((row.try_get(0)?, row.try_get(1)?)))();
+        let (leads, removed) = answer.map_err(|error| self.unreadable(&error))?;
+        Ok(leads.then(|| u32::try_from(removed).unwrap_or(batch)))
+    }
+}

@@ -1,0 +1,18 @@
+//! The outbox in PostgreSQL: append, claim, settle, reap, operate, observe, wake.
+
+mod append;
+mod claim;
+pub mod entity;
+mod operations;
+mod reaper;
+mod repository;
+mod statistics;
+mod store;
+pub mod wakeup;
+
+pub use claim::{ClaimedRow, FailureRow, OutboxClaimRepository, PostgresOutboxClaimRepository, SettlementRow};
+pub use entity::{OutboxEventEntity, OutboxEventStateEntity};
+pub use operations::{LaneProblem, PausedType};
+pub use reaper::OutboxReaper;
+pub use repository::OutboxEventRepository;
+pub use store::OutboxStoreAdapter;

@@ -1,0 +1,49 @@
+//! The figures by which the outbox is watched.
+
+use std::time::Duration;
+
+use application_core::ports::{OutboxStatistics, OutboxStatisticsPort, StoreError};
+use async_trait::async_trait;
+use sqlx::{Row, postgres::PgRow};
+
+use super::OutboxEventRepository;
+use crate::{error::from_sqlx, short_transaction::run_for_row, sql::Arguments};
+
+/// Ages in microseconds by the database's clock. The oldest snapshot is that of any session that holds back vacuum, and
+/// of prepared transactions, which have no session; what other users do is visible with the role `pg_read_all_stats`.
+const FIGURES: &str = "pending, in_flight, failed, dead, blocked_lanes, \
+     (extract(epoch FROM statement_timestamp() - oldest_pending_at) * 1000000)::bigint, \
+     (extract(epoch FROM statement_timestamp() - oldest_in_flight_at) * 1000000)::bigint, \
+     (SELECT (extract(epoch FROM statement_timestamp() - min(began)) * 1000000)::bigint FROM ( \
+        SELECT a.xact_start FROM pg_stat_activity a \
+         WHERE a.datname = current_database() AND a.pid <> pg_backend_pid() \
+           AND (a.backend_xmin IS NOT NULL OR a.backend_xid IS NOT NULL) \
+         UNION ALL SELECT p.prepared FROM pg_prepared_xacts p WHERE p.database = current_database()) held (began))";
+
+#[async_trait]
+impl OutboxStatisticsPort for OutboxEventRepository {
+    async fn statistics(&self) -> Result<OutboxStatistics, StoreError> {
+        let limit = u32::try_from(OutboxStatistics::COUNT_LIMIT).unwrap_or(u32::MAX);
+        let row = run_for_row(&self.database, &Arguments::new().int(limit).call("outbox_statistics", FIGURES)).await?;
+        figures(&row).map_err(|error| from_sqlx(&error, self.database.limits().statement))
+    }
+}
+
+fn figures(row: &PgRow) -> Result<OutboxStatistics, sqlx::Error> {
+    let count = |column: usize| row.try_get::<i64, _>(column).map(|n| u64::try_from(n).unwrap_or(0));
+    let age = |column: usize| {
+        let micros: Option<i64> = row.try_get(column)?;
+        // A transaction that began after this statement is no older than nothing.
+        Ok::<_, sqlx::Error>(micros.map(|n| Duration::from_micros(u64::try_from(n).unwrap_or(0))))
+    };
+    Ok(OutboxStatistics {
+        pending: count(0)?,
+        in_flight: count(1)?,
+        failed: count(2)?,
+        dead: count(3)?,
+        blocked_aggregates: count(4)?,
+        oldest_pending_age: age(5)?,
+        oldest_in_flight_age: age(6)?,
+        oldest_snapshot_age: age(7)?,
+    })
+}

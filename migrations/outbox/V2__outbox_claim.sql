@@ -1,0 +1,28 @@
+-- Claims: the lease on a set of lanes, and its fence.
+--
+-- One narrow row for each claim. Renewal touches this row alone, never the lanes, which an appender may have locked.
+-- Whoever settles or reaps locks this row first: it is the fence.
+CREATE TABLE outbox_claim (
+    token            uuid        NOT NULL,
+    holder           text        NOT NULL,
+    claimed_at       timestamptz NOT NULL DEFAULT statement_timestamp(),
+    lease_expires_at timestamptz NOT NULL,
+    -- All lanes that the claim took, and how many of them it still holds; the row goes with the last one.
+    lanes            bigint[]    NOT NULL,
+    held             int         NOT NULL,
+    -- Set by the reaper: the token is void. The row outlives this moment only while lanes of it are locked by appenders.
+    reaped_at        timestamptz,
+    CONSTRAINT outbox_claim_pkey PRIMARY KEY (token)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
+
+-- Random 64-bit numbers do not compress; out of line they are not copied by a renewal.
+ALTER TABLE outbox_claim ALTER COLUMN lanes SET STORAGE EXTERNAL;
+
+-- Aggregate types that an operator has paused. A run ends at the first event of a paused type; a lane whose head is
+-- of a paused type parks until the type is resumed.
+CREATE TABLE outbox_pause (
+    aggregate_type text        NOT NULL,
+    paused_at      timestamptz NOT NULL DEFAULT statement_timestamp(),
+    reason         text,
+    CONSTRAINT outbox_pause_pkey PRIMARY KEY (aggregate_type)
+);

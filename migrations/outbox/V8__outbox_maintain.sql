@@ -1,0 +1,112 @@
+-- Maintain: the leader's lease, cleanup, and the repair of lanes.
+
+CREATE TABLE outbox_leader (
+    name       text        NOT NULL,
+    holder     text        NOT NULL,
+    term       bigint      NOT NULL,
+    expires_at timestamptz NOT NULL,
+    CONSTRAINT outbox_leader_pkey PRIMARY KEY (name)
+);
+
+-- Takes or renews the leadership called p_name. Returns the term, which grows with each change of leader, or NULL when
+-- somebody else leads.
+CREATE FUNCTION outbox_lead(p_name text, p_holder text, p_lease interval) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    v_term bigint;
+BEGIN
+    INSERT INTO outbox_leader AS l (name, holder, term, expires_at)
+    VALUES (p_name, p_holder, 1, statement_timestamp() + p_lease)
+    ON CONFLICT (name) DO UPDATE
+       SET holder = excluded.holder, expires_at = excluded.expires_at,
+           term = l.term + CASE WHEN l.holder = excluded.holder AND l.expires_at > statement_timestamp() THEN 0 ELSE 1 END
+     WHERE l.holder = excluded.holder OR l.expires_at <= statement_timestamp()
+    RETURNING l.term INTO v_term;
+    RETURN v_term;
+END $$;
+
+-- Gives the leadership up before it runs out.
+CREATE FUNCTION outbox_resign(p_name text, p_holder text, p_term bigint) RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    UPDATE outbox_leader l SET expires_at = statement_timestamp()
+     WHERE l.name = p_name AND l.holder = p_holder AND l.term = p_term AND l.expires_at > statement_timestamp();
+    RETURN FOUND;
+END $$;
+
+-- Deletes up to p_batch events that were published longer ago than p_retention, oldest first, if the caller leads.
+-- DEAD events, resolved or not, are an operator's to purge. Open events never go.
+-- leads = false: nothing was changed. deleted_through is where the next batch of the same round begins (p_from): it
+-- does not walk again over what earlier batches deleted, which an old snapshot may keep in the index.
+CREATE FUNCTION outbox_cleanup(
+    p_name text, p_holder text, p_term bigint, p_retention interval, p_batch int, p_from timestamptz DEFAULT NULL,
+    OUT leads boolean, OUT deleted bigint, OUT deleted_through timestamptz)
+LANGUAGE plpgsql VOLATILE SET plan_cache_mode = force_custom_plan SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+BEGIN
+    deleted := 0;
+    PERFORM FROM outbox_leader l
+      WHERE l.name = p_name AND l.holder = p_holder AND l.term = p_term AND l.expires_at > statement_timestamp() FOR SHARE;
+    leads := FOUND;
+    IF NOT leads THEN
+        RETURN;
+    END IF;
+    WITH old AS MATERIALIZED (
+        SELECT e.id, e.published_at FROM outbox_event e
+         WHERE e.published_at IS NOT NULL AND e.published_at < statement_timestamp() - p_retention
+           AND e.published_at >= coalesce(p_from, '-infinity')
+         ORDER BY e.published_at LIMIT p_batch FOR UPDATE SKIP LOCKED
+    ), gone AS (
+        DELETE FROM outbox_event e WHERE e.id = ANY (ARRAY(SELECT old.id FROM old)) RETURNING 1
+    )
+    SELECT (SELECT count(*) FROM gone), (SELECT max(old.published_at) FROM old) INTO deleted, deleted_through;
+END $$;
+
+-- Deletes up to p_batch resolved events that were resolved longer ago than p_age: an operator's command.
+CREATE FUNCTION outbox_purge(p_age interval, p_batch int) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    v_deleted bigint;
+BEGIN
+    DELETE FROM outbox_event e WHERE e.id = ANY (ARRAY(
+        SELECT o.id FROM outbox_event o
+         WHERE o.status = 'DEAD' AND o.resolved_at < statement_timestamp() - p_age
+         ORDER BY o.sequence LIMIT p_batch FOR UPDATE SKIP LOCKED));
+    GET DIAGNOSTICS v_deleted = ROW_COUNT;
+    RETURN v_deleted;
+END $$;
+
+-- Builds all lanes anew from the open events. Refused while a lease is alive: the relays must be stopped, or an event
+-- could be sent by two of them. Appends may go on; they wait for it. Returns the number of lanes.
+CREATE FUNCTION outbox_repair_lanes() RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    v_lanes bigint;
+BEGIN
+    LOCK TABLE outbox_lane, outbox_claim IN ACCESS EXCLUSIVE MODE;  -- after this every event appended before is visible
+    IF EXISTS (SELECT FROM outbox_claim c WHERE c.reaped_at IS NULL AND c.lease_expires_at > statement_timestamp()) THEN
+        RAISE EXCEPTION 'outbox_repair_lanes: a relay holds a lease' USING ERRCODE = 'object_in_use',
+            HINT = 'Stop the relays, wait until their leases have run out, and call again.';
+    END IF;
+    TRUNCATE outbox_lane, outbox_claim;
+    INSERT INTO outbox_lane (lane, floor, due_at)
+    SELECT DISTINCT ON (e.lane) e.lane, e.sequence,
+           CASE WHEN e.status <> 'DEAD' THEN coalesce(e.next_attempt_at, statement_timestamp()) END
+      FROM outbox_event e WHERE e.published_at IS NULL AND e.resolved_at IS NULL
+     ORDER BY e.lane, e.sequence;
+    GET DIAGNOSTICS v_lanes = ROW_COUNT;
+    RETURN v_lanes;
+END $$;
+
+-- What must not exist. Reads all open events: for the doctor command and for tests, not for dashboards.
+CREATE VIEW outbox_doctor AS
+WITH head AS (
+    SELECT DISTINCT ON (e.lane) e.lane, e.sequence, e.status FROM outbox_event e
+     WHERE e.published_at IS NULL AND e.resolved_at IS NULL ORDER BY e.lane, e.sequence
+)
+SELECT CASE WHEN l.lane IS NULL THEN 'open events without a lane'
+            WHEN h.sequence < l.floor THEN 'an open event below the floor of its lane'
+            WHEN l.token IS NOT NULL AND c.token IS NULL THEN 'a leased lane without its claim'
+            WHEN l.token IS NULL AND l.due_at IS NULL AND h.status <> 'DEAD' AND NOT EXISTS (SELECT FROM outbox_pause)
+                 THEN 'a parked lane whose head is not DEAD' END AS problem,
+       coalesce(h.lane, l.lane) AS lane, h.sequence AS head
+  FROM head h
+  FULL JOIN outbox_lane l ON l.lane = h.lane
+  LEFT JOIN outbox_claim c ON c.token = l.token
+ WHERE l.lane IS NULL OR h.sequence < l.floor OR l.token IS NOT NULL AND c.token IS NULL
+    OR l.token IS NULL AND l.due_at IS NULL AND h.status <> 'DEAD' AND NOT EXISTS (SELECT FROM outbox_pause);

@@ -1,0 +1,59 @@
+-- Observe: what users, dashboards and tests ask. The base tables are for append and relay.
+
+-- All five statuses, and why an event is not sent yet.
+CREATE VIEW outbox_event_state AS
+SELECT e.id, e.sequence, e.lane, e.aggregate_type, e.aggregate_id, e.event_type, e.payload, e.payload_bytes, e.headers,
+       CASE WHEN in_flight.yes THEN 'IN_FLIGHT' ELSE e.status END AS status,
+       e.attempts, e.created_at, e.published_at, e.last_error, e.resolved_at, e.resolution, e.replays,
+       CASE WHEN in_flight.yes THEN c.holder END AS holder,
+       CASE WHEN in_flight.yes THEN c.claimed_at END AS claimed_at,
+       CASE WHEN in_flight.yes THEN c.lease_expires_at END AS lease_expires_at,
+       l.expiries,
+       CASE WHEN e.status IN ('PENDING', 'FAILED') THEN greatest(e.next_attempt_at, l.due_at) END AS due_at,
+       -- the open event at the head of the lane, when that is another one
+       (SELECT h.id FROM outbox_event h
+         WHERE l.lane IS NOT NULL AND h.published_at IS NULL AND h.resolved_at IS NULL
+           AND (h.lane, h.sequence) >= (l.lane, l.floor) AND (h.lane, h.sequence) < (e.lane, e.sequence)
+         ORDER BY h.lane, h.sequence LIMIT 1) AS blocked_behind
+  FROM outbox_event e
+  LEFT JOIN outbox_lane l ON l.lane = e.lane AND e.published_at IS NULL AND e.resolved_at IS NULL
+  LEFT JOIN outbox_claim c ON c.token = l.token
+ CROSS JOIN LATERAL (SELECT c.token IS NOT NULL AND e.status <> 'DEAD'
+                            AND e.sequence BETWEEN l.claimed_from AND l.claimed_through AS yes) in_flight;
+
+-- One row for the metrics. Every count stops at p_cap (a number equal to it reads "at least"), and the oldest pending
+-- event is the oldest among the heads of the p_cap longest waiting lanes. Once per interval, not per request.
+CREATE FUNCTION outbox_statistics(
+    p_cap int DEFAULT 100000,
+    OUT pending bigint, OUT in_flight bigint, OUT failed bigint, OUT dead bigint,
+    OUT blocked_lanes bigint, OUT expired_claims bigint, OUT oldest_pending_at timestamptz, OUT oldest_in_flight_at timestamptz)
+LANGUAGE plpgsql STABLE SET plan_cache_mode = force_custom_plan SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+DECLARE
+    v_open bigint;
+BEGIN
+    SELECT count(*) INTO v_open FROM (
+        SELECT FROM outbox_event e WHERE e.published_at IS NULL AND e.resolved_at IS NULL LIMIT p_cap) o;
+    SELECT count(*) INTO failed FROM (SELECT FROM outbox_event e WHERE e.status = 'FAILED' LIMIT p_cap) f;
+    SELECT count(*) INTO dead FROM (SELECT FROM outbox_event e WHERE e.status = 'DEAD' AND e.resolved_at IS NULL LIMIT p_cap) d;
+    SELECT coalesce(sum(f.events), 0) INTO in_flight
+      FROM outbox_claim c
+     CROSS JOIN LATERAL unnest(c.lanes) AS w (lane)
+      JOIN outbox_lane l ON l.lane = w.lane AND l.token = c.token
+     CROSS JOIN LATERAL (
+           SELECT count(*) AS events FROM outbox_event e
+            WHERE e.published_at IS NULL AND e.resolved_at IS NULL
+              AND (e.lane, e.sequence) >= (l.lane, l.claimed_from) AND (e.lane, e.sequence) <= (l.lane, l.claimed_through)) f;
+    pending := greatest(v_open - failed - dead - in_flight, 0);
+    SELECT count(*) INTO blocked_lanes FROM (
+        SELECT FROM outbox_lane l WHERE l.token IS NULL AND l.due_at IS NULL LIMIT p_cap) b;
+    SELECT count(*) FILTER (WHERE c.lease_expires_at < statement_timestamp()), min(c.claimed_at)
+      INTO expired_claims, oldest_in_flight_at FROM outbox_claim c;
+    SELECT min(h.created_at) INTO oldest_pending_at
+      FROM (SELECT l.lane, l.floor FROM outbox_lane l WHERE l.token IS NULL ORDER BY l.due_at LIMIT p_cap) w
+     CROSS JOIN LATERAL (
+           SELECT e.created_at, e.status FROM outbox_event e
+            WHERE e.published_at IS NULL AND e.resolved_at IS NULL
+              AND (e.lane, e.sequence) >= (w.lane, w.floor) AND (e.lane, e.sequence) <= (w.lane, 9223372036854775807)
+            ORDER BY e.lane, e.sequence LIMIT 1) h
+     WHERE h.status = 'PENDING';
+END $$;
