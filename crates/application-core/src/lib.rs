@@ -19,4 +19,7 @@
 pub mod inbox;
 pub mod outbox;
 pub mod ports;
+mod setting_problem;
 pub mod usecases;
+
+pub use setting_problem::SettingProblem;

@@ -33,11 +33,24 @@ impl fmt::Display for LeaseToken {
     }
 }
 
+/// Which lanes a claim looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ClaimScope {
+    /// Every lane that is due; lanes that somebody holds are passed over.
+    #[default]
+    Due,
+    /// One lane that has been due for long, because appenders hold it whenever a claim looks: waits its turn for it,
+    /// at most half a second.
+    Overdue,
+}
+
 /// How much a claim may take.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClaimRequest {
     /// The token of the new claim; never used before.
     pub token: LeaseToken,
+    /// Which lanes it looks at.
+    pub scope: ClaimScope,
     /// Who claims, for operators.
     pub holder: HolderName,
     /// How long the lease runs, by the database's clock.

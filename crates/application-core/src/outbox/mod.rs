@@ -16,11 +16,13 @@ mod status;
 pub use backoff::{InvalidBackoff, OutboxBackoffPolicy};
 pub use breaker::{BatchOutcome, Breaker, BreakerPolicy, BreakerState, Verdict};
 pub use event::OutboxEvent;
-pub use failure::{FailureClass, PublishFailure};
+pub use failure::{FailureClass, PublishFailure, storable};
 pub use headers::EventHeaders;
 pub use identity::{AggregateId, AggregateType, EventId, EventType, HolderName, LaneId, Sequence};
 pub use invalid::{EventField, InvalidEvent};
-pub use lease::{ClaimRequest, ConfirmedRun, DeadHeadPolicy, FailedOutcome, FailedRun, LeaseToken, Run, Settlement};
+pub use lease::{
+    ClaimRequest, ClaimScope, ConfirmedRun, DeadHeadPolicy, FailedOutcome, FailedRun, LeaseToken, Run, Settlement,
+};
 pub use new_event::{EventDraft, NewOutboxEvent};
 pub use payload::Payload;
 pub use status::{IllegalTransition, OutboxEventStatus, OutboxTransition, TRANSITIONS, UnknownStatus};

@@ -14,6 +14,7 @@ use std::{
     collections::HashMap,
     fmt,
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use uuid::Uuid;
@@ -22,7 +23,7 @@ use self::batch::Batch;
 pub use self::policy::PublishPolicy;
 use super::StopSignal;
 use crate::{
-    outbox::{Breaker, BreakerState, ClaimRequest, LaneId, LeaseToken},
+    outbox::{Breaker, BreakerState, ClaimRequest, ClaimScope, LaneId, LeaseToken, Run},
     ports::{
         Availability, Clock, Destination, MessagePublishPort, OutboxObserver, OutboxSignal, OutboxStorePort, Random,
         StoreError,
@@ -70,6 +71,17 @@ struct State {
     /// Moving average of events per lane, which sizes the next claim.
     run_length: f64,
     postponed: Vec<Postponed>,
+    /// When overdue lanes were looked for last.
+    overdue_checked: Option<Duration>,
+}
+
+/// What a claim handed out.
+#[derive(Debug)]
+struct Claim {
+    token: LeaseToken,
+    scope: ClaimScope,
+    started: Duration,
+    runs: Vec<Run>,
 }
 
 /// Lanes whose events are settled but which an appender held.
@@ -90,7 +102,12 @@ impl PublishPendingOutboxEventsUseCase {
         observer: Arc<dyn OutboxObserver>,
         policy: PublishPolicy,
     ) -> Self {
-        let state = Mutex::new(State { breakers: HashMap::new(), run_length: 1.0, postponed: Vec::new() });
+        let state = Mutex::new(State {
+            breakers: HashMap::new(),
+            run_length: 1.0,
+            postponed: Vec::new(),
+            overdue_checked: None,
+        });
         Self { store, publisher, clock, random, observer, policy, state }
     }
 
@@ -114,26 +131,21 @@ impl PublishPendingOutboxEventsUseCase {
             }
             Availability::Disabled => return Ok(PublishOutcome::Disabled),
         }
-        // The clock is read before the claim is sent: the lease cannot end earlier than this says (rule R6).
-        let started = self.clock.monotonic();
-        let request = self.request();
-        let runs = self.store.claim(&request).await?;
+        let Claim { token, scope, started, runs } = self.claim().await?;
         let claimed = runs.iter().map(|run| run.events.len()).sum();
-        self.observer.observe(&OutboxSignal::Claimed {
-            events: claimed,
-            lanes: runs.len(),
-            took: self.clock.monotonic().saturating_sub(started),
-        });
         if runs.is_empty() {
             return Ok(PublishOutcome::Idle);
         }
-        self.learn_run_length(claimed, runs.len());
+        // One overdue lane is a hot one: it says nothing about the others.
+        if scope == ClaimScope::Due {
+            self.learn_run_length(claimed, runs.len());
+        }
 
-        let batch = Batch::new(self, request.token, started, stop);
+        let batch = Batch::new(self, token, started, stop);
         let ended = batch.publish(runs).await;
         let lease_ends = batch.lease_ends();
         let confirmed = ended.iter().map(|end| end.run.confirmed.len()).sum();
-        let settled = self.settle(request.token, ended, &batch.confirmed_at(), lease_ends).await;
+        let settled = self.settle(token, ended, &batch.confirmed_at(), lease_ends).await;
         let postponed = self.state().postponed.iter().map(|p| p.lanes.len()).sum();
         settled.map(|()| PublishOutcome::Worked { claimed, confirmed, postponed })
     }
@@ -156,13 +168,49 @@ impl PublishPendingOutboxEventsUseCase {
         }
     }
 
-    fn request(&self) -> ClaimRequest {
+    async fn claim(&self) -> Result<Claim, StoreError> {
+        if self.overdue_check_is_due() {
+            let claim = self.claim_in(ClaimScope::Overdue).await?;
+            if !claim.runs.is_empty() {
+                return Ok(claim);
+            }
+        }
+        self.claim_in(ClaimScope::Due).await
+    }
+
+    async fn claim_in(&self, scope: ClaimScope) -> Result<Claim, StoreError> {
+        // The clock is read before the claim is sent: the lease cannot end earlier than this says (rule R6).
+        let started = self.clock.monotonic();
+        let request = self.request(scope);
+        let runs = self.store.claim(&request).await?;
+        self.observer.observe(&OutboxSignal::Claimed {
+            events: runs.iter().map(|run| run.events.len()).sum(),
+            lanes: runs.len(),
+            took: self.clock.monotonic().saturating_sub(started),
+        });
+        Ok(Claim { token: request.token, scope, started, runs })
+    }
+
+    /// Now and then, whatever else is due: a lane that appenders hold nearly always would starve (case L31).
+    fn overdue_check_is_due(&self) -> bool {
+        let now = self.clock.monotonic();
+        let mut state = self.state();
+        let last = *state.overdue_checked.get_or_insert(now);
+        let due = now.saturating_sub(last) >= self.policy.overdue_check;
+        if due {
+            state.overdue_checked = Some(now);
+        }
+        due
+    }
+
+    fn request(&self, scope: ClaimScope) -> ClaimRequest {
         let run_length = self.state().run_length;
         let most = self.policy.max_events.max(1);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a quotient of u32 by at least 1")]
         let lanes = (f64::from(most) / run_length.max(1.0)).ceil() as u32;
         ClaimRequest {
             token: LeaseToken::new(self.fresh_token()),
+            scope,
             holder: self.policy.holder.clone(),
             lease: self.policy.lease,
             max_lanes: lanes.max(self.policy.min_lanes).min(most),

@@ -29,7 +29,7 @@ impl<Tx> Transaction<Tx> {
 /// Runs work in a transaction and appends the recorded events at its end, all in one call.
 ///
 /// Appending last keeps the time short for which the events' lanes are locked, and appending once keeps two transactions
-/// from waiting for each other's lanes in a circle (ADR 0007).
+/// from waiting for each other's lanes in a circle (ADR 8).
 pub struct Transactional<Tx: Send + Sync + 'static> {
     unit_of_work: Arc<dyn UnitOfWork<Tx = Tx>>,
     outbox: Arc<dyn OutboxAppendPort<Tx>>,

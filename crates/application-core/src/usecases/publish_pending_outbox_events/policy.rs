@@ -21,6 +21,8 @@ pub struct PublishPolicy {
     pub max_run: u32,
     /// The most payload bytes of a claim.
     pub max_bytes: u64,
+    /// How often lanes are looked for that appenders hold nearly always.
+    pub overdue_check: Duration,
     /// The most lanes that are published at once; 1 or more.
     pub window: usize,
     /// When a failed event is tried again, and how often.
@@ -48,6 +50,7 @@ impl PublishPolicy {
             min_lanes: 20,
             max_run: 100,
             max_bytes: 32 * 1024 * 1024,
+            overdue_check: Duration::from_millis(250),
             window: 500,
             backoff: OutboxBackoffPolicy::default(),
             breaker: BreakerPolicy::default(),

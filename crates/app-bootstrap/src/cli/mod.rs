@@ -1,0 +1,85 @@
+//! The command line.
+
+mod outbox;
+mod relay;
+mod serve;
+mod setup;
+
+pub(crate) use setup::{database, expected_versions};
+
+use std::{path::PathBuf, process::ExitCode};
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::{
+    error::BootstrapError,
+    settings::{Settings, Sources},
+    telemetry::start_logs,
+};
+
+/// A service whose changes and events are committed together and delivered at least once, in order per aggregate.
+#[derive(Debug, Parser)]
+#[command(version, arg_required_else_help = true, after_help = AFTER_HELP)]
+pub struct Cli {
+    /// A settings file instead of `config/<profile>.toml`.
+    #[arg(long, global = true, value_name = "FILE")]
+    config: Option<PathBuf>,
+    #[command(subcommand)]
+    command: Command,
+}
+
+const AFTER_HELP: &str = "\
+Settings come from defaults in the binary, then config/<profile>.toml (APP_PROFILE, default local), then the environment:
+APP__SECTION__KEY=value, for example APP__OUTBOUND__PUBLISHER=stdout. DATABASE_URL and AMQP_URL are honoured.
+
+Examples:
+  app migrate
+  app serve
+  app relay --until-drained
+  app outbox status --json";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve HTTP, and run relay, reaper and consumer beside it.
+    Serve,
+    /// Run relay and reaper alone.
+    Relay(RelayArgs),
+    /// Bring the database's schema up to date.
+    Migrate,
+    /// Print the effective settings as TOML, secrets redacted.
+    Config,
+    /// Look at the outbox and act on its events.
+    #[command(subcommand)]
+    Outbox(outbox::OutboxCommand),
+}
+
+#[derive(Debug, Args)]
+struct RelayArgs {
+    /// Exit with 0 once nothing is due and nothing is in flight.
+    #[arg(long)]
+    until_drained: bool,
+}
+
+impl Cli {
+    /// Runs the command to its end.
+    ///
+    /// # Errors
+    /// [`BootstrapError`], whose chain of causes is for the operator.
+    pub async fn run(self) -> Result<ExitCode, BootstrapError> {
+        let settings = Sources::of_process(self.config).load()?;
+        start_logs(&settings.logs);
+        match self.command {
+            Command::Serve => serve::serve(settings).await,
+            Command::Relay(args) => relay::relay(settings, args.until_drained).await,
+            Command::Migrate => setup::migrate(&settings).await,
+            Command::Config => print_settings(&settings),
+            Command::Outbox(command) => command.run(&settings).await,
+        }
+    }
+}
+
+#[expect(clippy::print_stdout, reason = "this is the command's result")]
+fn print_settings(settings: &Settings) -> Result<ExitCode, BootstrapError> {
+    println!("{}", settings.redacted()?);
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,186 @@
+//! The relay's workers: each runs the publish use case round after round.
+
+use std::{fmt, future::Future, sync::Arc, time::Duration};
+
+use application_core::{
+    ports::{Random, StoreError},
+    usecases::{ObserveOutboxUseCase, PublishOutcome, PublishPendingOutboxEventsUseCase, StopSignal},
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::wakeup::RelayWakeup;
+
+/// When the workers run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RelaySchedule {
+    /// Workers side by side; 1 or more. Two overlap claiming, publishing and settling; more help when the broker is far.
+    pub workers: usize,
+    /// The first wait when nothing is due; doubled up to `longest_poll`, with jitter.
+    pub shortest_poll: Duration,
+    /// The longest wait when nothing is due: the bound on latency when every wake-up is lost.
+    pub longest_poll: Duration,
+    /// The longest wait when the database or the broker cannot be reached.
+    pub longest_retry: Duration,
+    /// A round that claims at least this many events wakes another worker.
+    pub busy_from: usize,
+}
+
+/// Why the relay came to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RelayEnd {
+    /// It was asked to stop.
+    Stopped,
+    /// Nothing is due and nothing is in flight.
+    Drained,
+}
+
+/// Runs the publish use case in a few workers.
+///
+/// A worker that finds nothing waits for a wake-up. The first one also polls, from `shortest_poll` up to `longest_poll`
+/// with jitter, so that relays that were started together do not poll in step (case S64); one poller a process keeps an
+/// idle relay cheap.
+pub struct OutboxRelayScheduler {
+    use_case: Arc<PublishPendingOutboxEventsUseCase>,
+    statistics: Arc<ObserveOutboxUseCase>,
+    wakeup: RelayWakeup,
+    random: Arc<dyn Random>,
+    schedule: RelaySchedule,
+}
+
+impl OutboxRelayScheduler {
+    /// Puts the parts together.
+    #[must_use]
+    pub fn new(
+        use_case: Arc<PublishPendingOutboxEventsUseCase>,
+        statistics: Arc<ObserveOutboxUseCase>,
+        wakeup: RelayWakeup,
+        random: Arc<dyn Random>,
+        schedule: RelaySchedule,
+    ) -> Self {
+        Self { use_case, statistics, wakeup, random, schedule }
+    }
+
+    /// Runs until it is stopped; then settles what is in flight and frees what it still holds (case S61).
+    pub async fn run(self: Arc<Self>, cancel: CancellationToken) {
+        self.run_workers(cancel, false).await;
+    }
+
+    /// Runs until nothing is due or it is stopped.
+    pub async fn run_until_drained(self: Arc<Self>, cancel: CancellationToken) -> RelayEnd {
+        let drained = cancel.child_token();
+        self.run_workers(drained, true).await;
+        if cancel.is_cancelled() { RelayEnd::Stopped } else { RelayEnd::Drained }
+    }
+
+    async fn run_workers(self: Arc<Self>, cancel: CancellationToken, until_drained: bool) {
+        let stop = StopSignal::new();
+        let workers = TaskTracker::new();
+        for index in 0..self.schedule.workers.max(1) {
+            let worker = Worker {
+                relay: Arc::clone(&self),
+                polls: index == 0,
+                until_drained: until_drained && index == 0,
+                stop: stop.clone(),
+                cancel: cancel.clone(),
+            };
+            workers.spawn(worker.run());
+        }
+        workers.close();
+        cancel.cancelled().await;
+        stop.set();
+        workers.wait().await;
+        self.use_case.free_postponed().await;
+    }
+
+    fn jittered(&self, wait: Duration) -> Duration {
+        wait.mul_f64(0.75 + 0.5 * self.random.next_unit())
+    }
+}
+
+impl fmt::Debug for OutboxRelayScheduler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OutboxRelayScheduler").field("schedule", &self.schedule).finish_non_exhaustive()
+    }
+}
+
+struct Worker {
+    relay: Arc<OutboxRelayScheduler>,
+    polls: bool,
+    until_drained: bool,
+    stop: StopSignal,
+    cancel: CancellationToken,
+}
+
+impl Worker {
+    async fn run(self) {
+        let schedule = self.relay.schedule;
+        let (mut poll, mut retry) = (schedule.shortest_poll, schedule.shortest_poll);
+        while !self.cancel.is_cancelled() {
+            match self.relay.use_case.run_once(&self.stop).await {
+                Ok(PublishOutcome::Worked { claimed, postponed, .. }) => {
+                    (poll, retry) = (schedule.shortest_poll, schedule.shortest_poll);
+                    if claimed >= schedule.busy_from || postponed > 0 {
+                        self.relay.wakeup.wake_local();
+                    }
+                }
+                Ok(PublishOutcome::Idle) => {
+                    retry = schedule.shortest_poll;
+                    if self.until_drained && self.is_drained().await {
+                        self.cancel.cancel();
+                        return;
+                    }
+                    self.idle(poll).await;
+                    poll = (poll * 2).min(schedule.longest_poll);
+                }
+                Ok(PublishOutcome::Disabled) => {
+                    self.cancel.cancelled().await;
+                }
+                Ok(PublishOutcome::Unavailable { reason }) => {
+                    tracing::warn!(reason, "nothing is claimed: the broker cannot take anything");
+                    self.pause(retry).await;
+                    retry = (retry * 2).min(schedule.longest_retry);
+                }
+                Err(error) => {
+                    log_failure(&error);
+                    self.pause(retry).await;
+                    retry = (retry * 2).min(schedule.longest_retry);
+                }
+            }
+        }
+    }
+
+    /// Waits for work. Workers that do not poll are woken by the one that does, or by a commit.
+    async fn idle(&self, poll: Duration) {
+        if self.polls {
+            let poll = self.relay.jittered(poll);
+            let _ = tokio::time::timeout(poll, self.unless_cancelled(self.relay.wakeup.woken())).await;
+        } else {
+            self.unless_cancelled(self.relay.wakeup.woken()).await;
+        }
+    }
+
+    async fn pause(&self, wait: Duration) {
+        self.unless_cancelled(tokio::time::sleep(self.relay.jittered(wait))).await;
+    }
+
+    async fn unless_cancelled(&self, wait: impl Future<Output = ()>) {
+        tokio::select! {
+            () = self.cancel.cancelled() => {}
+            () = wait => {}
+        }
+    }
+
+    async fn is_drained(&self) -> bool {
+        match self.relay.statistics.run_once().await {
+            Ok(statistics) => statistics.in_flight == 0,
+            Err(error) => {
+                log_failure(&error);
+                false
+            }
+        }
+    }
+}
+
+fn log_failure(error: &StoreError) {
+    tracing::error!(error = error as &dyn std::error::Error, "the relay's round failed");
+}

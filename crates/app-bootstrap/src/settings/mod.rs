@@ -1,0 +1,83 @@
+//! All settings of the process, from three layers, checked as a whole.
+
+mod load;
+mod outbox;
+mod service;
+
+use std::time::Duration;
+
+use adapter_inbound::{amqp::ConsumerSettings, http::OperationsSettings};
+use adapter_outbound::{OutboundSettings, PublisherKind};
+use adapter_persistence_postgres::DatabaseSettings;
+use application_core::SettingProblem;
+use serde::{Deserialize, Serialize};
+
+pub use load::{ENVIRONMENT_PREFIX, SettingsError, Sources};
+pub use outbox::{
+    BreakerSettings, CrossProcessWakeup, DeadHeadSettings, LeaderSettings, OutboxSettings, ReaperSettings,
+    RelaySettings, RetentionSettings, RetrySettings, StatisticsSettings,
+};
+pub use service::{HttpSettings, ServiceSettings};
+
+use crate::telemetry::LogSettings;
+
+/// Everything that can be set; each section belongs to the part that it configures.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Settings {
+    /// The process itself.
+    pub service: ServiceSettings,
+    /// What is logged, and how.
+    pub logs: LogSettings,
+    /// The service's own HTTP.
+    pub http: HttpSettings,
+    /// Health, metrics and `/ops`, on a listener of their own.
+    pub operations: OperationsSettings,
+    /// PostgreSQL.
+    pub database: DatabaseSettings,
+    /// The relay and what keeps the outbox in shape.
+    pub outbox: OutboxSettings,
+    /// Where events go, and in which form.
+    pub outbound: OutboundSettings,
+    /// RabbitMQ, as the consumer reads from it.
+    pub consumer: ConsumerSettings,
+}
+
+impl Settings {
+    /// Everything that is wrong beyond what the types hold, all at once.
+    #[must_use]
+    pub fn problems(&self) -> Vec<SettingProblem> {
+        let mut problems = Vec::new();
+        let sections = [
+            ("service", self.service.problems()),
+            ("http", self.http.problems()),
+            ("operations", self.operations.problems()),
+            ("database", self.database.problems()),
+            ("outbox", self.outbox.problems(self.confirm_timeout())),
+            ("outbound", self.outbound.problems()),
+            ("consumer", if self.consumer.enabled { self.consumer.problems() } else { Vec::new() }),
+            ("logs", self.logs.problems()),
+        ];
+        for (section, found) in sections {
+            problems.extend(found.into_iter().map(|problem| problem.within(section)));
+        }
+        problems
+    }
+
+    /// How long a publish may take at most.
+    #[must_use]
+    pub fn confirm_timeout(&self) -> Duration {
+        match self.outbound.publisher {
+            PublisherKind::Amqp => self.outbound.amqp.confirm_timeout,
+            PublisherKind::Stdout | PublisherKind::Disabled => Duration::from_secs(1),
+        }
+    }
+
+    /// The settings as TOML, secrets redacted.
+    ///
+    /// # Errors
+    /// When a value has no TOML form.
+    pub fn redacted(&self) -> Result<String, toml::ser::Error> {
+        toml::to_string_pretty(self)
+    }
+}

@@ -1,0 +1,56 @@
+//! Structured logs on standard error.
+
+use application_core::SettingProblem;
+use serde::{Deserialize, Serialize};
+use tracing_subscriber::{EnvFilter, Layer, layer::SubscriberExt, util::SubscriberInitExt};
+
+/// How a line looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// One JSON object a line, for machines.
+    Json,
+    /// For people.
+    #[default]
+    Text,
+}
+
+/// What is logged.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LogSettings {
+    /// `text` or `json`.
+    pub format: LogFormat,
+    /// Directives such as `info,adapter_outbound=debug`.
+    pub filter: String,
+}
+
+impl Default for LogSettings {
+    fn default() -> Self {
+        Self { format: LogFormat::default(), filter: "info".to_owned() }
+    }
+}
+
+impl LogSettings {
+    /// Everything that is wrong.
+    #[must_use]
+    pub fn problems(&self) -> Vec<SettingProblem> {
+        let invalid = EnvFilter::try_new(&self.filter).err();
+        invalid
+            .map(|error| SettingProblem::new("filter", format!("{:?}", self.filter), error.to_string()))
+            .into_iter()
+            .collect()
+    }
+}
+
+/// Starts logging; a second call changes nothing.
+pub fn start_logs(settings: &LogSettings) {
+    let filter = EnvFilter::try_new(&settings.filter).unwrap_or_else(|_| EnvFilter::new("info"));
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let lines = match settings.format {
+        LogFormat::Json => lines.json().flatten_event(true).boxed(),
+        LogFormat::Text => lines.boxed(),
+    };
+    // An error means that a test or an embedding program has set up logging already.
+    let _ = tracing_subscriber::registry().with(filter).with(lines).try_init();
+}

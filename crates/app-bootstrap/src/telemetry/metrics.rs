@@ -1,0 +1,154 @@
+//! Metrics in Prometheus's conventions; `docs/metrics.md` lists them.
+
+use std::time::Duration;
+
+use adapter_inbound::amqp::{ConsumerObserver, ConsumerSignal};
+use application_core::{
+    outbox::OutboxEventStatus,
+    ports::{ConsumerName, OutboxObserver, OutboxSignal, OutboxStatistics},
+};
+use metrics::{counter, gauge, histogram};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+
+/// Metrics cannot be recorded.
+#[derive(Debug, thiserror::Error)]
+#[error("metrics cannot be recorded")]
+pub struct MetricsError(#[source] metrics_exporter_prometheus::BuildError);
+
+/// Seconds, from half a millisecond to ten minutes.
+const SECONDS: [f64; 18] =
+    [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 600.0];
+
+/// Starts recording and returns what renders the page for `/metrics`.
+///
+/// # Errors
+/// [`MetricsError`] when a recorder is installed already.
+pub fn install_metrics() -> Result<PrometheusHandle, MetricsError> {
+    PrometheusBuilder::new()
+        .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &SECONDS)
+        .and_then(PrometheusBuilder::install_recorder)
+        .map_err(MetricsError)
+}
+
+/// Counts and times what the relay and its helpers report.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct OutboxMetrics {
+    _private: (),
+}
+
+impl OutboxMetrics {
+    /// Needs [`install_metrics`] first; without it, everything is dropped.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { _private: () }
+    }
+}
+
+impl OutboxObserver for OutboxMetrics {
+    fn observe(&self, signal: &OutboxSignal<'_>) {
+        match *signal {
+            OutboxSignal::Claimed { events, lanes, took } => {
+                let busy = if events > 0 { "true" } else { "false" };
+                counter!("outbox_claims_total", "busy" => busy).increment(1);
+                counter!("outbox_claimed_events_total").increment(events as u64);
+                counter!("outbox_claimed_lanes_total").increment(lanes as u64);
+                histogram!("outbox_claim_duration_seconds").record(took);
+            }
+            OutboxSignal::Confirmed { took, lag } => {
+                counter!("outbox_published_total").increment(1);
+                histogram!("outbox_confirm_duration_seconds").record(took);
+                if let Some(lag) = lag {
+                    histogram!("outbox_lag_seconds").record(lag);
+                }
+            }
+            OutboxSignal::PublishFailed { class } => {
+                counter!("outbox_publish_failures_total", "class" => class.as_str()).increment(1);
+            }
+            OutboxSignal::Died { class, events } => {
+                counter!("outbox_dead_total", "class" => class.as_str()).increment(events as u64);
+            }
+            OutboxSignal::Settled { events, postponed, took } => {
+                counter!("outbox_settled_events_total").increment(u64::from(events));
+                counter!("outbox_postponed_lanes_total").increment(postponed as u64);
+                histogram!("outbox_settle_duration_seconds").record(took);
+            }
+            OutboxSignal::Stale { runs } => {
+                counter!("outbox_stale_settlements_total").increment(runs as u64);
+            }
+            OutboxSignal::BreakerChanged { destination, open } => {
+                gauge!("outbox_breaker_open", "destination" => destination.as_str().to_owned())
+                    .set(f64::from(u8::from(open)));
+            }
+            OutboxSignal::Reaped(report) => {
+                counter!("outbox_expired_claims_total").increment(u64::from(report.claims));
+                counter!("outbox_expired_lanes_total").increment(u64::from(report.lanes));
+            }
+            OutboxSignal::CleanedUp { events } => {
+                counter!("outbox_cleaned_up_total").increment(u64::from(events));
+            }
+            OutboxSignal::InboxCleanedUp { records } => {
+                counter!("inbox_cleaned_up_total").increment(u64::from(records));
+            }
+            OutboxSignal::Statistics(ref statistics) => record_statistics(statistics),
+        }
+    }
+}
+
+fn record_statistics(statistics: &OutboxStatistics) {
+    // PUBLISHED is history, not backlog: it is not counted, however large it is.
+    for (status, count) in [
+        (OutboxEventStatus::Pending, statistics.pending),
+        (OutboxEventStatus::InFlight, statistics.in_flight),
+        (OutboxEventStatus::Failed, statistics.failed),
+        (OutboxEventStatus::Dead, statistics.dead),
+    ] {
+        gauge!("outbox_events", "status" => status.as_str().to_lowercase()).set(bounded(count));
+    }
+    gauge!("outbox_blocked_aggregates").set(bounded(statistics.blocked_aggregates));
+    gauge!("outbox_oldest_pending_age_seconds").set(seconds(statistics.oldest_pending_age));
+    gauge!("outbox_oldest_in_flight_age_seconds").set(seconds(statistics.oldest_in_flight_age));
+    gauge!("outbox_oldest_snapshot_age_seconds").set(seconds(statistics.oldest_snapshot_age));
+}
+
+fn seconds(age: Option<Duration>) -> f64 {
+    age.map_or(0.0, |age| age.as_secs_f64())
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts stop at OutboxStatistics::COUNT_LIMIT")]
+const fn bounded(count: u64) -> f64 {
+    count as f64
+}
+
+/// Counts and times what the consumers report.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ConsumerMetrics;
+
+impl ConsumerObserver for ConsumerMetrics {
+    fn observe(&self, consumer: &ConsumerName, signal: &ConsumerSignal) {
+        let consumer = consumer.as_str().to_owned();
+        match *signal {
+            ConsumerSignal::Applied { took, lag } => {
+                counter!("inbox_applied_total", "consumer" => consumer.clone()).increment(1);
+                histogram!("inbox_handling_duration_seconds", "consumer" => consumer.clone()).record(took);
+                if let Some(lag) = lag {
+                    histogram!("inbox_lag_seconds", "consumer" => consumer).record(lag);
+                }
+            }
+            ConsumerSignal::Duplicate => counter!("inbox_duplicates_total", "consumer" => consumer).increment(1),
+            ConsumerSignal::Retried { .. } => counter!("inbox_retries_total", "consumer" => consumer).increment(1),
+            ConsumerSignal::Parked { cause } => {
+                counter!("inbox_parked_total", "consumer" => consumer, "cause" => cause.as_str()).increment(1);
+            }
+            ConsumerSignal::ParkingFailed => {
+                counter!("inbox_parking_failures_total", "consumer" => consumer).increment(1);
+            }
+            ConsumerSignal::Unparked { messages } => {
+                counter!("inbox_unparked_total", "consumer" => consumer).increment(u64::from(messages));
+            }
+            ConsumerSignal::StoreUnavailable => gauge!("inbox_store_available", "consumer" => consumer).set(0.0),
+            ConsumerSignal::StoreAvailable => gauge!("inbox_store_available", "consumer" => consumer).set(1.0),
+            ConsumerSignal::Subscribed => gauge!("inbox_subscribed", "consumer" => consumer).set(1.0),
+            ConsumerSignal::SubscriptionLost => gauge!("inbox_subscribed", "consumer" => consumer).set(0.0),
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! What the process tells about itself: logs and metrics.
+
+mod logs;
+mod metrics;
+
+pub use logs::{LogFormat, LogSettings, start_logs};
+pub use metrics::{ConsumerMetrics, MetricsError, OutboxMetrics, install_metrics};

@@ -1,0 +1,114 @@
+//! What a request says beside its body.
+
+use axum::{
+    extract::Path,
+    http::{HeaderMap, header::IF_MATCH},
+};
+use serde::Deserialize;
+use uuid::Uuid;
+
+use super::problem::Problem;
+use crate::{
+    application::{InvalidPageSize, PageSize, WorkLogTarget},
+    domain::{PortfolioId, Version, WorkLogId},
+    ports::IdempotencyKey,
+};
+
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
+const TRACEPARENT: &str = "traceparent";
+
+/// Query of `GET …/work-logs`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PageQuery {
+    after: Option<Uuid>,
+    limit: Option<i64>,
+}
+
+impl PageQuery {
+    pub(super) fn after(&self) -> Option<WorkLogId> {
+        self.after.map(WorkLogId::new)
+    }
+
+    pub(super) fn size(&self) -> Result<PageSize, InvalidPageSize> {
+        self.limit.map_or(Ok(PageSize::default()), PageSize::try_new)
+    }
+}
+
+/// The client's idempotency key, which a creation must have: without it a lost answer would lead to a second work log.
+pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<IdempotencyKey, Problem> {
+    let value = headers.get(IDEMPOTENCY_KEY).ok_or_else(Problem::key_missing)?;
+    IdempotencyKey::try_new(value).map_err(|error| Problem::key_invalid(&error))
+}
+
+/// The work log of the path, at the version of `If-Match`.
+pub(super) fn target(Path((portfolio, id)): Path<(Uuid, Uuid)>, headers: &HeaderMap) -> Result<WorkLogTarget, Problem> {
+    Ok(WorkLogTarget {
+        portfolio: PortfolioId::new(portfolio),
+        id: WorkLogId::new(id),
+        expected_version: expected_version(headers)?,
+        traceparent: traceparent(headers),
+    })
+}
+
+/// A tag that is none of ours cannot match: that is a failed precondition, not a malformed request.
+fn expected_version(headers: &HeaderMap) -> Result<Option<Version>, Problem> {
+    let Some(value) = headers.get(IF_MATCH) else { return Ok(None) };
+    let tag = value.to_str().unwrap_or_default().trim();
+    if tag == "*" {
+        return Ok(None);
+    }
+    let number = tag.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).and_then(|text| text.parse().ok());
+    match number {
+        Some(number) => Ok(Some(Version::new(number))),
+        None => Err(Problem::version_mismatch("If-Match takes one entity tag, as sent in ETag")),
+    }
+}
+
+/// The trace context (W3C Trace Context, version 00); one that is malformed is dropped, as the standard asks.
+pub(super) fn traceparent(headers: &HeaderMap) -> Option<String> {
+    let text = headers.get(TRACEPARENT)?.to_str().ok()?;
+    let parts: Vec<&str> = text.split('-').collect();
+    let [version, trace, span, flags] = parts.as_slice() else { return None };
+    let hex = |part: &str, digits: usize| {
+        part.len() == digits && part.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+    };
+    let set = |part: &str| part.bytes().any(|byte| byte != b'0');
+    let well_formed = *version == "00" && hex(trace, 32) && set(trace) && hex(span, 16) && set(span) && hex(flags, 2);
+    well_formed.then(|| text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::{HeaderName, HeaderValue};
+
+    use super::*;
+
+    fn one(name: &'static str, value: &str) -> HeaderMap {
+        let value = HeaderValue::from_str(value).expect("a header value");
+        HeaderMap::from_iter([(HeaderName::from_static(name), value)])
+    }
+
+    #[test]
+    fn a_trace_context_is_taken_as_it_is_and_a_malformed_one_is_dropped() {
+        let good = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+        assert_eq!(traceparent(&one(TRACEPARENT, good)).as_deref(), Some(good));
+        let zeros = "00-00000000000000000000000000000000-b7ad6b7169203331-01";
+        let upper = good.to_uppercase();
+        let longer = format!("{good}-x");
+        for bad in ["", "00", zeros, &upper, &longer, &good.replacen("00", "ff", 1), &good.replacen("0a", "", 1)] {
+            assert_eq!(traceparent(&one(TRACEPARENT, bad)), None, "{bad}");
+        }
+        assert_eq!(traceparent(&HeaderMap::new()), None);
+    }
+
+    #[test]
+    fn if_match_names_a_version_or_nothing_in_particular() {
+        assert_eq!(expected_version(&HeaderMap::new()).expect("none"), None);
+        assert_eq!(expected_version(&one("if-match", "*")).expect("any"), None);
+        assert_eq!(expected_version(&one("if-match", "\"3\"")).expect("a version"), Some(Version::new(3)));
+        for bad in ["3", "W/\"3\"", "\"x\"", "\"3\", \"4\"", "\"-1\"", "\""] {
+            assert!(expected_version(&one("if-match", bad)).is_err(), "{bad}");
+        }
+    }
+}

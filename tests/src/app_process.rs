@@ -1,0 +1,236 @@
+//! A process of the binary `app`, with real signals.
+
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io,
+    net::{SocketAddr, TcpListener},
+    path::{Path, PathBuf},
+    process::{ExitStatus, Stdio},
+    time::Duration,
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::process::{Child, Command};
+
+use crate::patience::{TimedOut, eventually};
+
+/// A process that could not be run.
+#[derive(Debug, thiserror::Error)]
+pub enum ProcessError {
+    /// The binary is missing beside this one.
+    #[error("{} is missing: build it first, `cargo xtask test` does", .0.display())]
+    NotBuilt(PathBuf),
+    /// It could not be started or watched.
+    #[error("the process could not be run")]
+    Io(#[from] io::Error),
+    /// It did not do in time what it should.
+    #[error(transparent)]
+    TimedOut(#[from] TimedOut),
+    /// It ended early.
+    #[error("the process ended with {status}, its log ends with:\n{log}")]
+    Ended {
+        /// How.
+        status: ExitStatus,
+        /// The end of its log.
+        log: String,
+    },
+}
+
+/// The environment in which processes run: servers, and settings of the test's own.
+#[derive(Debug, Clone, Default)]
+pub struct AppEnvironment {
+    variables: BTreeMap<String, String>,
+    directory: PathBuf,
+}
+
+impl AppEnvironment {
+    /// Processes that log into `directory` and use these servers; without a broker they publish to stdout.
+    #[must_use]
+    pub fn new(directory: &Path, database_url: &str, amqp_url: Option<&str>) -> Self {
+        let environment = Self { variables: BTreeMap::new(), directory: directory.to_owned() };
+        let environment = environment
+            .with("DATABASE_URL", database_url)
+            .with("APP__LOGS__FILTER", "info")
+            .with("APP_PROFILE", "none");
+        match amqp_url {
+            Some(url) => environment.with("AMQP_URL", url),
+            None => environment.with("APP__OUTBOUND__PUBLISHER", "stdout").with("APP__CONSUMER__ENABLED", "false"),
+        }
+    }
+
+    /// Adds a variable.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: &str) -> Self {
+        self.variables.insert(name.to_owned(), value.to_owned());
+        self
+    }
+
+    fn command(&self, name: &str, arguments: &[&str]) -> Result<(Command, PathBuf), ProcessError> {
+        let log = self.directory.join(format!("{name}.log"));
+        let output = File::options().create(true).append(true).open(&log)?;
+        let mut command = Command::new(binary()?);
+        command
+            .args(arguments)
+            .env_clear()
+            .envs(&self.variables)
+            .stdin(Stdio::null())
+            .stdout(output.try_clone()?)
+            .stderr(output)
+            .kill_on_drop(true);
+        Ok((command, log))
+    }
+
+    /// Runs a command to its end and returns its exit status and what it wrote.
+    ///
+    /// # Errors
+    /// [`ProcessError`].
+    pub async fn run(&self, arguments: &[&str]) -> Result<(ExitStatus, String), ProcessError> {
+        let output = Command::new(binary()?)
+            .args(arguments)
+            .env_clear()
+            .envs(&self.variables)
+            .stdin(Stdio::null())
+            .kill_on_drop(true)
+            .output()
+            .await?;
+        let text = [output.stdout, output.stderr].concat();
+        Ok((output.status, String::from_utf8_lossy(&text).into_owned()))
+    }
+
+    /// Starts `app serve` on free ports and waits until it is ready.
+    ///
+    /// # Errors
+    /// [`ProcessError`].
+    pub async fn serve(&self, name: &str) -> Result<AppProcess, ProcessError> {
+        let (http, operations) = (free_address()?, free_address()?);
+        let environment = self
+            .clone()
+            .with("APP__HTTP__LISTEN", &http.to_string())
+            .with("APP__OPERATIONS__LISTEN", &operations.to_string())
+            .with("APP__SERVICE__INSTANCE", name);
+        let mut process = environment.spawn(name, &["serve"], http, operations)?;
+        process.wait_until_ready(Duration::from_secs(30)).await?;
+        Ok(process)
+    }
+
+    /// Starts `app` with the given arguments and does not wait for anything.
+    ///
+    /// # Errors
+    /// [`ProcessError`].
+    pub fn spawn(
+        &self,
+        name: &str,
+        arguments: &[&str],
+        http: SocketAddr,
+        operations: SocketAddr,
+    ) -> Result<AppProcess, ProcessError> {
+        let (mut command, log) = self.command(name, arguments)?;
+        Ok(AppProcess { child: command.spawn()?, http, operations, log })
+    }
+}
+
+/// A running process; dropping it kills it.
+#[derive(Debug)]
+pub struct AppProcess {
+    child: Child,
+    http: SocketAddr,
+    operations: SocketAddr,
+    log: PathBuf,
+}
+
+impl AppProcess {
+    /// The URL of a path of the service's HTTP.
+    #[must_use]
+    pub fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.http)
+    }
+
+    /// The URL of a path of the operations HTTP: health, metrics, `/ops`.
+    #[must_use]
+    pub fn operations_url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.operations)
+    }
+
+    /// What it has logged so far.
+    #[must_use]
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Waits until `/readyz` answers 200.
+    ///
+    /// # Errors
+    /// [`ProcessError::Ended`] with the end of the log; [`ProcessError::TimedOut`].
+    pub async fn wait_until_ready(&mut self, within: Duration) -> Result<(), ProcessError> {
+        let url = self.operations_url("/readyz");
+        let client = reqwest::Client::new();
+        let begun = std::time::Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                let log = self.log();
+                let end: Vec<_> = log.lines().rev().take(12).collect();
+                return Err(ProcessError::Ended { status, log: end.into_iter().rev().collect::<Vec<_>>().join("\n") });
+            }
+            let left = within.saturating_sub(begun.elapsed());
+            let look = eventually("readiness", left.min(Duration::from_millis(200)), || async {
+                client.get(&url).send().await.ok().filter(|answer| answer.status().is_success()).map(drop)
+            });
+            match look.await {
+                Ok(()) => return Ok(()),
+                Err(late) if left.is_zero() => return Err(late.into()),
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Sends a signal.
+    ///
+    /// # Errors
+    /// [`ProcessError::Io`] when the process is gone.
+    pub fn signal(&self, signal: Signal) -> Result<(), ProcessError> {
+        let pid = self.child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+        let pid = pid.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
+        Ok(kill_process(pid, signal).map_err(io::Error::from)?)
+    }
+
+    /// Kills it and waits for its end.
+    ///
+    /// # Errors
+    /// [`ProcessError::Io`].
+    pub async fn kill(&mut self) -> Result<(), ProcessError> {
+        Ok(self.child.kill().await?)
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Errors
+    /// [`ProcessError::TimedOut`].
+    pub async fn ended(&mut self, within: Duration) -> Result<ExitStatus, ProcessError> {
+        match tokio::time::timeout(within, self.child.wait()).await {
+            Ok(status) => Ok(status?),
+            Err(_) => {
+                let never = eventually("the end of the process", Duration::ZERO, || async { None::<ExitStatus> });
+                Ok(never.await?)
+            }
+        }
+    }
+}
+
+/// An address on which nothing listens now.
+///
+/// # Errors
+/// When no port is free.
+fn free_address() -> io::Result<SocketAddr> {
+    TcpListener::bind("127.0.0.1:0")?.local_addr()
+}
+
+/// The binary beside the running one, which cargo builds with the same features.
+fn binary() -> Result<PathBuf, ProcessError> {
+    let here = std::env::current_exe()?;
+    let directories = here.ancestors().skip(1).take(2);
+    directories
+        .map(|directory| directory.join("app"))
+        .find(|path| path.is_file())
+        .ok_or_else(|| ProcessError::NotBuilt(here.with_file_name("app")))
+}
