@@ -111,10 +111,10 @@ pub(crate) struct World {
 impl World {
     pub(crate) async fn new(hint: &str) -> Self {
         let application = application_migrations();
-        let fingerprint: String =
-            outbox_migrations().iter().chain(&application).map(|one| format!("{one} {}\n", one.checksum())).collect();
+        let migrations = outbox_migrations().into_iter().chain(application.clone());
+        let fingerprint: Vec<_> = migrations.map(|one| format!("{one} {}", one.checksum())).collect();
         let test_database = shared()
-            .database(hint, &fingerprint, async |url: String| {
+            .database(hint, &fingerprint.join("\n"), async |url: String| {
                 migrate(&settings(&url), &application, Duration::from_secs(30)).await.map(drop)
             })
             .await
