@@ -1,1 +1,33 @@
-//! Stub.
+//! The way out: how events are written down, where they go, and the publishers that take them there.
+//!
+//! # Invariants
+//! - Knows the core alone; no other adapter (`cargo xtask arch`).
+//! - `publish` answers `Ok` only for a message that the broker has confirmed and not returned.
+//! - The payload's bytes are never parsed into values on their way.
+//! - Payloads and credentials appear in no log line and no `Debug` text of this crate.
+//!
+//! # Logs of the AMQP client
+//! lapin 4 logs a returned message with its whole content, as a warning of the target `lapin::returned_messages`. A log
+//! filter must leave that target out; [`amqp::LOG_DIRECTIVE`] does it.
+//!
+//! # Adding a publisher
+//! 1. Implement [`application_core::ports::MessagePublishPort`] in a file of its own here.
+//! 2. Run the core's contract suite for publishers against it.
+//! 3. Add it to [`settings::PublisherKind`], and wire it in `app-bootstrap`.
+
+pub mod amqp;
+pub mod disabled;
+pub mod envelope;
+pub mod route;
+pub mod settings;
+pub mod stdout;
+#[cfg(test)]
+mod testing;
+
+pub use self::{
+    amqp::OutboxMessagePublishAdapter,
+    disabled::DisabledOutboxMessagePublisher,
+    envelope::OutboxEnvelopeJson,
+    settings::{OutboundSettings, PublisherKind},
+    stdout::StdoutOutboxMessagePublisher,
+};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use application_core::{
     inbox::ParkedAggregate,
     outbox::{AggregateId, AggregateType, EventId},
-    ports::{ConsumerName, FirstSeen, InboxPort, LeaderTerm, ParkingPort, StoreError},
+    ports::{ConsumerName, FirstSeen, InboxMaintenancePort, InboxPort, LeaderTerm, ParkingPort, StoreError},
 };
 use async_trait::async_trait;
 use sea_orm::{ConnectionTrait, DbBackend};
@@ -38,31 +38,6 @@ impl PostgresInbox {
     pub async fn forget(&self, consumer: &ConsumerName, event: EventId) -> Result<bool, StoreError> {
         let arguments = Arguments::new().text(consumer.as_str()).uuid(event.as_uuid());
         Ok(!run(&self.database, &arguments.fill(FORGET)).await?.is_empty())
-    }
-
-    /// Removes up to `batch` records that are older than `retention`, if the term stands; `None`: it is over.
-    ///
-    /// A record that is removed lets a later redelivery of its event have a second effect: the retention must be longer
-    /// than anything can still be redelivered or replayed (rule R21).
-    ///
-    /// # Errors
-    /// [`StoreError`].
-    pub async fn clean_up(
-        &self,
-        term: &LeaderTerm,
-        retention: Duration,
-        batch: u32,
-    ) -> Result<Option<u64>, StoreError> {
-        let arguments = Arguments::new()
-            .text(&term.role)
-            .text(term.holder.as_str())
-            .bigint(term.term)
-            .interval(retention)
-            .int(batch);
-        let row = run_for_row(&self.database, &arguments.fill(CLEAN_UP)).await?;
-        let answer: Result<(bool, i64), sqlx::Error> = (|| Ok((row.try_get(0)?, row.try_get(1)?)))();
-        let (leads, removed) = answer.map_err(|error| self.unreadable(&error))?;
-        Ok(leads.then(|| u64::try_from(removed).unwrap_or(0)))
     }
 
     /// The aggregates that are parked for the consumer, longest first; at most `limit`.
@@ -168,5 +143,21 @@ impl ParkingPort for PostgresInbox {
     ) -> Result<bool, StoreError> {
         let statement = key(consumer, aggregate_type, aggregate_id).fill(UNPARK);
         Ok(!run(&self.database, &statement).await?.is_empty())
+    }
+}
+
+#[async_trait]
+impl InboxMaintenancePort for PostgresInbox {
+    async fn clean_up(&self, term: &LeaderTerm, retention: Duration, batch: u32) -> Result<Option<u32>, StoreError> {
+        let arguments = Arguments::new()
+            .text(&term.role)
+            .text(term.holder.as_str())
+            .bigint(term.term)
+            .interval(retention)
+            .int(batch);
+        let row = run_for_row(&self.database, &arguments.fill(CLEAN_UP)).await?;
+        let answer: Result<(bool, i64), sqlx::Error> = (|| Ok((row.try_get(0)?, row.try_get(1)?)))();
+        let (leads, removed) = answer.map_err(|error| self.unreadable(&error))?;
+        Ok(leads.then(|| u32::try_from(removed).unwrap_or(batch)))
     }
 }

@@ -1,9 +1,5 @@
 //! Servers are provisioned, controlled and removed; run with `TEST_SERVERS=docker` or `installed` for one way only.
-#![expect(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use std::{
     convert::Infallible,
@@ -42,18 +38,12 @@ where
     T: for<'r> sqlx::Decode<'r, sqlx::Postgres> + sqlx::Type<sqlx::Postgres> + Send + Unpin,
 {
     let mut connection = PgConnection::connect(url).await.unwrap();
-    sqlx::query_scalar(query)
-        .fetch_one(&mut connection)
-        .await
-        .unwrap()
+    sqlx::query_scalar(query).fetch_one(&mut connection).await.unwrap()
 }
 
 async fn execute(url: &str, statement: &'static str) {
     let mut connection = PgConnection::connect(url).await.unwrap();
-    sqlx::raw_sql(statement)
-        .execute(&mut connection)
-        .await
-        .unwrap();
+    sqlx::raw_sql(statement).execute(&mut connection).await.unwrap();
 }
 
 // Databases
@@ -67,19 +57,13 @@ async fn databases_of_one_fingerprint_are_copies_of_a_template_that_is_migrated_
             execute(&url, "CREATE TABLE migrated (id int)").await;
             Ok::<_, Infallible>(())
         };
-        servers::shared()
-            .database("copies", "one table", migrate)
-            .await
-            .unwrap()
+        servers::shared().database("copies", "one table", migrate).await.unwrap()
     };
     let (a, b, c) = tokio::join!(create(), create(), create());
     assert_eq!(migrations.load(Ordering::SeqCst), 1);
     execute(a.url(), "INSERT INTO migrated VALUES (1)").await;
     for untouched in [&b, &c] {
-        assert_eq!(
-            scalar::<i64>(untouched.url(), "SELECT count(*) FROM migrated").await,
-            0
-        );
+        assert_eq!(scalar::<i64>(untouched.url(), "SELECT count(*) FROM migrated").await, 0);
     }
 
     let admin = servers::shared().postgres().await.unwrap().url();
@@ -101,18 +85,11 @@ async fn template_whose_migration_failed_is_not_used() {
     assert!(matches!(error, ServersError::Template { .. }), "{error:?}");
 
     let whole = async |url: String| {
-        execute(
-            &url,
-            "CREATE TABLE half (id int); CREATE TABLE whole (id int)",
-        )
-        .await;
+        execute(&url, "CREATE TABLE half (id int); CREATE TABLE whole (id int)").await;
         Ok::<_, Infallible>(())
     };
     let database = servers.database("half", "half", whole).await.unwrap();
-    assert_eq!(
-        scalar::<i64>(database.url(), "SELECT count(*) FROM whole").await,
-        0
-    );
+    assert_eq!(scalar::<i64>(database.url(), "SELECT count(*) FROM whole").await, 0);
 }
 
 // Faults of PostgreSQL
@@ -122,10 +99,7 @@ async fn postgres_keeps_its_port_and_what_was_committed_through_every_restart() 
     let servers = servers::private(Options::new());
     let server = servers.postgres().await.unwrap();
     let (url, control) = (server.url(), server.control().unwrap());
-    assert_eq!(
-        scalar::<String>(url, "SELECT current_setting('fsync')").await,
-        "on"
-    );
+    assert_eq!(scalar::<String>(url, "SELECT current_setting('fsync')").await, "on");
     execute(url, "CREATE TABLE kept (id int)").await;
 
     for stop in [Stop::Graceful, Stop::Immediate] {
@@ -136,10 +110,7 @@ async fn postgres_keeps_its_port_and_what_was_committed_through_every_restart() 
     }
     assert_eq!(scalar::<i64>(url, "SELECT count(*) FROM kept").await, 2);
     let log = control.log().await.unwrap();
-    assert!(
-        log.contains("was not properly shut down"),
-        "the immediate stop wrote a checkpoint:\n{log}"
-    );
+    assert!(log.contains("was not properly shut down"), "the immediate stop wrote a checkpoint:\n{log}");
 
     control.stop_immediate().await.unwrap();
     assert!(!control.is_running().await.unwrap());
@@ -157,12 +128,8 @@ async fn paused_postgres_says_nothing_and_goes_on_where_it_was() {
 
     control.pause().await.unwrap();
     let mut answer = Box::pin(sqlx::query_scalar::<_, i32>("SELECT 1").fetch_one(&mut connection));
-    timeout(SILENCE, &mut answer)
-        .await
-        .expect_err("a paused backend has answered");
-    timeout(SILENCE, PgConnection::connect(server.url()))
-        .await
-        .expect_err("a paused server has answered");
+    timeout(SILENCE, &mut answer).await.expect_err("a paused backend has answered");
+    timeout(SILENCE, PgConnection::connect(server.url())).await.expect_err("a paused server has answered");
 
     control.resume().await.unwrap();
     assert_eq!(timeout(SOON, answer).await.unwrap().unwrap(), 1);
@@ -174,14 +141,8 @@ async fn stopped_backend_keeps_its_lock_until_it_is_resumed() {
     let server = servers.postgres().await.unwrap();
     let control = server.control().unwrap();
     let mut owner = PgConnection::connect(server.url()).await.unwrap();
-    let pid: i32 = sqlx::query_scalar("SELECT pg_backend_pid()")
-        .fetch_one(&mut owner)
-        .await
-        .unwrap();
-    sqlx::raw_sql("SELECT pg_advisory_lock(1)")
-        .execute(&mut owner)
-        .await
-        .unwrap();
+    let pid: i32 = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&mut owner).await.unwrap();
+    sqlx::raw_sql("SELECT pg_advisory_lock(1)").execute(&mut owner).await.unwrap();
 
     control.stop_backend(pid).await.unwrap();
     // Its end is not noticed: the backend that would notice it stands still.
@@ -192,40 +153,20 @@ async fn stopped_backend_keeps_its_lock_until_it_is_resumed() {
     eventually("the lock is free", is_free).await;
 
     let own = i32::try_from(std::process::id()).unwrap();
-    control
-        .stop_backend(own)
-        .await
-        .expect_err("a process that is not the server's was stopped");
+    control.stop_backend(own).await.expect_err("a process that is not the server's was stopped");
 }
 
 // Faults of RabbitMQ
 
 async fn publish(url: &str, queue: &str) {
-    let connection = Connection::connect(url, ConnectionProperties::default())
-        .await
-        .unwrap();
+    let connection = Connection::connect(url, ConnectionProperties::default()).await.unwrap();
     let channel = connection.create_channel().await.unwrap();
-    let durable = QueueDeclareOptions {
-        durable: true,
-        ..Default::default()
-    };
-    channel
-        .queue_declare(queue.into(), durable, FieldTable::default())
-        .await
-        .unwrap();
-    channel
-        .confirm_select(ConfirmSelectOptions::default())
-        .await
-        .unwrap();
+    let durable = QueueDeclareOptions { durable: true, ..Default::default() };
+    channel.queue_declare(queue.into(), durable, FieldTable::default()).await.unwrap();
+    channel.confirm_select(ConfirmSelectOptions::default()).await.unwrap();
     let persistent = BasicProperties::default().with_delivery_mode(2);
     let confirm = channel
-        .basic_publish(
-            "".into(),
-            queue.into(),
-            BasicPublishOptions::default(),
-            b"kept",
-            persistent,
-        )
+        .basic_publish("".into(), queue.into(), BasicPublishOptions::default(), b"kept", persistent)
         .await
         .unwrap();
     assert!(confirm.await.unwrap().is_ack());
@@ -233,14 +174,9 @@ async fn publish(url: &str, queue: &str) {
 }
 
 async fn messages(url: &str, queue: &str) -> u32 {
-    let connection = Connection::connect(url, ConnectionProperties::default())
-        .await
-        .unwrap();
+    let connection = Connection::connect(url, ConnectionProperties::default()).await.unwrap();
     let channel = connection.create_channel().await.unwrap();
-    let message = channel
-        .basic_get(queue.into(), BasicGetOptions::default())
-        .await
-        .unwrap();
+    let message = channel.basic_get(queue.into(), BasicGetOptions::default()).await.unwrap();
     // Closing the connection puts the message back.
     message.map_or(0, |message| message.message_count + 1)
 }
@@ -258,28 +194,16 @@ async fn rabbitmq_keeps_its_port_and_confirmed_messages_through_restart_kill_and
     publish(place.url(), &queue).await;
     control.kill().await.unwrap();
     assert!(!control.is_running().await.unwrap());
-    assert!(
-        Connection::connect(place.url(), ConnectionProperties::default())
-            .await
-            .is_err()
-    );
+    assert!(Connection::connect(place.url(), ConnectionProperties::default()).await.is_err());
     control.start().await.unwrap();
     assert_eq!(messages(place.url(), &queue).await, 2);
 
     control.pause().await.unwrap();
     let connecting = Connection::connect(place.url(), ConnectionProperties::default());
-    timeout(SILENCE, connecting)
-        .await
-        .expect_err("a paused broker has answered");
+    timeout(SILENCE, connecting).await.expect_err("a paused broker has answered");
     control.resume().await.unwrap();
-    let listed = control
-        .ctl(&["--quiet", "list_vhosts", "name"])
-        .await
-        .unwrap();
-    assert!(
-        listed.lines().any(|name| place.url().ends_with(name)),
-        "{listed}"
-    );
+    let listed = control.ctl(&["--quiet", "list_vhosts", "name"]).await.unwrap();
+    assert!(listed.lines().any(|name| place.url().ends_with(name)), "{listed}");
     let error = control.ctl(&["no_such_command"]).await.unwrap_err();
     assert!(error.to_string().contains("no_such_command"), "{error}");
 }
@@ -290,17 +214,12 @@ fn test_servers(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_test-servers"));
     command.args(arguments);
     // These tests are about servers of their own, not those of a run that may surround them.
-    command
-        .env_remove("DATABASE_URL")
-        .env_remove("AMQP_URL")
-        .env_remove("TEST_SERVERS_CONTROL");
+    command.env_remove("DATABASE_URL").env_remove("AMQP_URL").env_remove("TEST_SERVERS_CONTROL");
     command
 }
 
 fn text(output: &Output) -> String {
-    [&output.stdout[..], &output.stderr[..]]
-        .map(String::from_utf8_lossy)
-        .concat()
+    [&output.stdout[..], &output.stderr[..]].map(String::from_utf8_lossy).concat()
 }
 
 /// What a set of servers consists of, according to its control file.
@@ -314,18 +233,10 @@ impl Traces {
     fn of(control: &str) -> Self {
         let control: serde_json::Value = serde_json::from_str(control).unwrap();
         let servers: Vec<_> = control["servers"].as_object().unwrap().values().collect();
-        let texts = |pointer| {
-            servers
-                .iter()
-                .filter_map(|server| Some(server.pointer(pointer)?.as_str()?.to_owned()))
-                .collect()
-        };
-        let ports = servers.iter().map(|server| {
-            url::Url::parse(server["url"].as_str().unwrap())
-                .unwrap()
-                .port()
-                .unwrap()
-        });
+        let texts =
+            |pointer| servers.iter().filter_map(|server| Some(server.pointer(pointer)?.as_str()?.to_owned())).collect();
+        let ports =
+            servers.iter().map(|server| url::Url::parse(server["url"].as_str().unwrap()).unwrap().port().unwrap());
         Self {
             directories: texts("/host/process/directory"),
             containers: texts("/host/container/name"),
@@ -335,34 +246,16 @@ impl Traces {
 
     /// What is still there.
     fn left(&self) -> Vec<String> {
-        let directories = self
-            .directories
+        let directories = self.directories.iter().filter(|path| Path::new(path).exists()).cloned();
+        let ports = self.ports.iter().filter(|port| std::net::TcpStream::connect(("127.0.0.1", **port)).is_ok());
+        let containers = self
+            .containers
             .iter()
-            .filter(|path| Path::new(path).exists())
-            .cloned();
-        let ports = self
-            .ports
-            .iter()
-            .filter(|port| std::net::TcpStream::connect(("127.0.0.1", **port)).is_ok());
-        let containers = self.containers.iter().filter(|name| {
-            Command::new("docker")
-                .args(["inspect", name])
-                .output()
-                .unwrap()
-                .status
-                .success()
+            .filter(|name| Command::new("docker").args(["inspect", name]).output().unwrap().status.success());
+        let processes = fs::read_dir("/proc").into_iter().flatten().flatten().filter(|entry| {
+            fs::read_link(entry.path().join("cwd"))
+                .is_ok_and(|cwd| self.directories.iter().any(|directory| cwd.starts_with(directory)))
         });
-        let processes = fs::read_dir("/proc")
-            .into_iter()
-            .flatten()
-            .flatten()
-            .filter(|entry| {
-                fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| {
-                    self.directories
-                        .iter()
-                        .any(|directory| cwd.starts_with(directory))
-                })
-            });
         directories
             .chain(ports.map(|port| format!("port {port}")))
             .chain(containers.cloned())
@@ -379,16 +272,10 @@ impl Traces {
 
 /// Starts a run whose command shows the control file and then waits for the end of its input.
 fn start_run() -> (Child, Traces, String) {
-    let script =
-        "echo \"$TEST_SERVERS_CONTROL\"; cat \"$TEST_SERVERS_CONTROL\"; echo; echo end; exec cat";
-    let mut child = test_servers(&["run", "--", "sh", "-c", script])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap())
-        .lines()
-        .map(Result::unwrap);
+    let script = "echo \"$TEST_SERVERS_CONTROL\"; cat \"$TEST_SERVERS_CONTROL\"; echo; echo end; exec cat";
+    let mut child =
+        test_servers(&["run", "--", "sh", "-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
     let file = lines.next().unwrap();
     let control: String = lines.take_while(|line| line != "end").collect();
     (child, Traces::of(&control), file)
@@ -401,10 +288,7 @@ async fn kill_of_the_owner_removes_servers_and_directories() {
     child.kill().unwrap();
     child.wait().unwrap();
     traces.vanish().await;
-    eventually("the control file is gone", async || {
-        !Path::new(&control_file).exists()
-    })
-    .await;
+    eventually("the control file is gone", async || !Path::new(&control_file).exists()).await;
 }
 
 #[tokio::test]
@@ -415,15 +299,11 @@ async fn paused_servers_are_removed_like_running_ones() {
     let rabbitmq = servers.rabbitmq().await.unwrap();
     postgres.control().unwrap().pause().await.unwrap();
     rabbitmq.control().unwrap().pause().await.unwrap();
-    let ports =
-        [postgres.url(), rabbitmq.url()].map(|url| url::Url::parse(url).unwrap().port().unwrap());
+    let ports = [postgres.url(), rabbitmq.url()].map(|url| url::Url::parse(url).unwrap().port().unwrap());
     drop(servers);
     // Dropping waits, so that there is nothing to wait for.
     for port in ports {
-        assert!(
-            std::net::TcpStream::connect(("127.0.0.1", port)).is_err(),
-            "port {port} is in use"
-        );
+        assert!(std::net::TcpStream::connect(("127.0.0.1", port)).is_err(), "port {port} is in use");
     }
 }
 
@@ -432,6 +312,7 @@ async fn terminated_run_ends_its_command_and_its_servers() {
     let (mut child, traces, _file) = start_run();
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    eventually("the run has ended", async || child.try_wait().unwrap().is_some()).await;
     assert_eq!(child.wait().unwrap().code(), Some(128 + 15));
     assert_eq!(traces.left(), Vec::<String>::new());
 }
@@ -450,15 +331,8 @@ async fn run_hands_on_urls_that_were_given_and_the_exit_status() {
         .unwrap();
     assert_eq!(output.status.code(), Some(7));
     let said = text(&output);
-    assert!(
-        said.starts_with(&format!("{} {}\n", postgres.url(), rabbitmq.url())),
-        "{said}"
-    );
-    assert_eq!(
-        said.matches("\"host\": null").count(),
-        2,
-        "a server of the caller's may be controlled:\n{said}"
-    );
+    assert!(said.starts_with(&format!("{} {}\n", postgres.url(), rabbitmq.url())), "{said}");
+    assert_eq!(said.matches("\"host\": null").count(), 2, "a server of the caller's may be controlled:\n{said}");
 }
 
 #[tokio::test]
@@ -474,10 +348,7 @@ async fn servers_that_are_up_stay_until_they_are_taken_down() {
     assert!(up.status.success(), "{}", text(&up));
     let traces = Traces::of(&fs::read_to_string(&state).unwrap());
     let again = call("up");
-    assert_eq!(
-        up.stdout, again.stdout,
-        "a second `up` started other servers"
-    );
+    assert_eq!(up.stdout, again.stdout, "a second `up` started other servers");
     assert_eq!(call("status").status.code(), Some(0));
     let down = call("down");
     assert!(down.status.success(), "{}", text(&down));
@@ -494,23 +365,12 @@ fn servers_that_cannot_be_had_are_explained() {
         .unwrap();
     assert_eq!(nothing.status.code(), Some(69));
     let said = text(&nothing);
-    for part in [
-        "no `docker` command",
-        "DATABASE_URL",
-        "Docker engine",
-        "apt-get install",
-    ] {
+    for part in ["no `docker` command", "DATABASE_URL", "Docker engine", "apt-get install"] {
         assert!(said.contains(part), "`{part}` is missing:\n{said}");
     }
 
-    let misspelt = test_servers(&["run", "--", "true"])
-        .env("TEST_SERVERS", "dokcer")
-        .output()
-        .unwrap();
+    let misspelt = test_servers(&["run", "--", "true"]).env("TEST_SERVERS", "dokcer").output().unwrap();
     assert!(!misspelt.status.success());
     assert!(text(&misspelt).contains("`dokcer`"), "{}", text(&misspelt));
-    assert_eq!(
-        test_servers(&["fly"]).output().unwrap().status.code(),
-        Some(64)
-    );
+    assert_eq!(test_servers(&["fly"]).output().unwrap().status.code(), Some(64));
 }

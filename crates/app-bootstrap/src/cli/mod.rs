@@ -5,6 +5,8 @@ mod relay;
 mod serve;
 mod setup;
 
+pub(crate) use setup::{database, expected_versions};
+
 use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Args, Parser, Subcommand};

@@ -121,12 +121,12 @@ impl MaintenanceLeader {
             () = tokio::time::sleep(self.schedule.lease / 3) => { slice.set(); work.await }
         };
         match report {
-            Ok(CleanUpReport::Done { events }) => {
-                tracing::info!(events, "history is cleaned up");
+            Ok(CleanUpReport::Done { removed }) => {
+                tracing::info!(removed, "history is cleaned up");
                 true
             }
-            Ok(CleanUpReport::Interrupted { events }) => {
-                tracing::debug!(events, "cleaning goes on");
+            Ok(CleanUpReport::Interrupted { removed }) => {
+                tracing::debug!(removed, "cleaning goes on");
                 false
             }
             Err(error) => {

@@ -2,6 +2,7 @@
 
 use std::{collections::HashMap, time::Duration};
 
+use adapter_persistence_postgres::WakeupSettings;
 use application_core::{
     SettingProblem,
     outbox::{AggregateType, BreakerPolicy, DeadHeadPolicy, HolderName, InvalidBackoff, OutboxBackoffPolicy},
@@ -34,7 +35,7 @@ pub struct OutboxSettings {
     /// Taking figures.
     pub statistics: StatisticsSettings,
     /// Telling other processes about new events.
-    pub wakeup: WakeupSettings,
+    pub wakeup: CrossProcessWakeup,
 }
 
 /// Claiming and publishing.
@@ -246,14 +247,16 @@ impl Default for StatisticsSettings {
 /// Telling other processes about new events.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct WakeupSettings {
+pub struct CrossProcessWakeup {
     /// Whether commits are announced to relays in other processes, and theirs are listened to.
-    pub other_processes: bool,
+    pub enabled: bool,
+    /// The channel and its connections.
+    pub notify: WakeupSettings,
 }
 
-impl Default for WakeupSettings {
+impl Default for CrossProcessWakeup {
     fn default() -> Self {
-        Self { other_processes: true }
+        Self { enabled: true, notify: WakeupSettings::default() }
     }
 }
 
@@ -312,7 +315,8 @@ impl OutboxSettings {
     /// How history is removed.
     #[must_use]
     pub const fn clean_up_policy(&self) -> CleanUpPolicy {
-        CleanUpPolicy { retention: self.retention.published, batch: self.retention.batch }
+        let RetentionSettings { published, inbox, batch, .. } = self.retention;
+        CleanUpPolicy { published, inbox, batch }
     }
 
     /// When the leader works.
@@ -328,7 +332,13 @@ impl OutboxSettings {
             problems.push(SettingProblem::new("retry", "contradictory", error.to_string()));
         }
         let breaker = &self.breaker;
-        number(&mut problems, "breaker.failures_in_a_row", breaker.failures_in_a_row.into(), 1, self.retry.max_attempts.into());
+        number(
+            &mut problems,
+            "breaker.failures_in_a_row",
+            breaker.failures_in_a_row.into(),
+            1,
+            self.retry.max_attempts.into(),
+        );
         let (millisecond, hour) = (Duration::from_millis(1), Duration::from_hours(1));
         problems.extend(between("breaker.first_pause", breaker.first_pause, millisecond, hour));
         problems.extend(between("breaker.longest_pause", breaker.longest_pause, breaker.first_pause, hour));
@@ -338,7 +348,12 @@ impl OutboxSettings {
             }
         }
         let second = Duration::from_secs(1);
-        problems.extend(between("reaper.every", self.reaper.every, Duration::from_millis(100), Duration::from_mins(10)));
+        problems.extend(between(
+            "reaper.every",
+            self.reaper.every,
+            Duration::from_millis(100),
+            Duration::from_mins(10),
+        ));
         number(&mut problems, "reaper.max_claims", self.reaper.max_claims.into(), 1, 10_000);
         number(&mut problems, "reaper.dead_after_expiries", self.reaper.dead_after_expiries.into(), 2, 1_000);
         let retention = &self.retention;

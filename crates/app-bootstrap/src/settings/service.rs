@@ -5,7 +5,6 @@ use std::{net::SocketAddr, time::Duration};
 use application_core::{SettingProblem, outbox::HolderName};
 use serde::{Deserialize, Serialize};
 
-
 /// The process itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -50,6 +49,8 @@ pub struct HttpSettings {
     pub listen: SocketAddr,
     /// The largest request body, in bytes; 1 KiB to 16 MiB.
     pub max_body_bytes: usize,
+    /// The most connections at once; further ones wait. 1 to 100,000.
+    pub max_connections: usize,
     /// The longest that a request may take; 100 ms to 5 min.
     #[serde(with = "humantime_serde")]
     pub request_timeout: Duration,
@@ -60,6 +61,7 @@ impl Default for HttpSettings {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
             max_body_bytes: 256 * 1024,
+            max_connections: 1_000,
             request_timeout: Duration::from_secs(15),
         }
     }
@@ -70,6 +72,9 @@ impl HttpSettings {
         let mut problems = Vec::new();
         if !(1024..=16 * 1024 * 1024).contains(&self.max_body_bytes) {
             problems.push(SettingProblem::new("max_body_bytes", self.max_body_bytes, "it must be 1024 to 16777216"));
+        }
+        if !(1..=100_000).contains(&self.max_connections) {
+            problems.push(SettingProblem::new("max_connections", self.max_connections, "it must be 1 to 100000"));
         }
         let longest = Duration::from_mins(5);
         problems.extend(between("request_timeout", self.request_timeout, Duration::from_millis(100), longest));

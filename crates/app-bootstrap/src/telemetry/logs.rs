@@ -36,7 +36,10 @@ impl LogSettings {
     #[must_use]
     pub fn problems(&self) -> Vec<SettingProblem> {
         let invalid = EnvFilter::try_new(&self.filter).err();
-        invalid.map(|error| SettingProblem::new("filter", format!("{:?}", self.filter), error.to_string())).into_iter().collect()
+        invalid
+            .map(|error| SettingProblem::new("filter", format!("{:?}", self.filter), error.to_string()))
+            .into_iter()
+            .collect()
     }
 }
 

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use adapter_inbound::amqp::{ConsumerObserver, ConsumerSignal};
 use application_core::{
     outbox::OutboxEventStatus,
-    ports::{OutboxObserver, OutboxSignal, OutboxStatistics},
+    ports::{ConsumerName, OutboxObserver, OutboxSignal, OutboxStatistics},
 };
 use metrics::{counter, gauge, histogram};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
@@ -15,9 +16,8 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 pub struct MetricsError(#[source] metrics_exporter_prometheus::BuildError);
 
 /// Seconds, from half a millisecond to ten minutes.
-const SECONDS: [f64; 18] = [
-    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 600.0,
-];
+const SECONDS: [f64; 18] =
+    [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 600.0];
 
 /// Starts recording and returns what renders the page for `/metrics`.
 ///
@@ -86,6 +86,9 @@ impl OutboxObserver for OutboxMetrics {
             OutboxSignal::CleanedUp { events } => {
                 counter!("outbox_cleaned_up_total").increment(u64::from(events));
             }
+            OutboxSignal::InboxCleanedUp { records } => {
+                counter!("inbox_cleaned_up_total").increment(u64::from(records));
+            }
             OutboxSignal::Statistics(ref statistics) => record_statistics(statistics),
         }
     }
@@ -114,4 +117,38 @@ fn seconds(age: Option<Duration>) -> f64 {
 #[expect(clippy::cast_precision_loss, reason = "counts stop at OutboxStatistics::COUNT_LIMIT")]
 const fn bounded(count: u64) -> f64 {
     count as f64
+}
+
+/// Counts and times what the consumers report.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ConsumerMetrics;
+
+impl ConsumerObserver for ConsumerMetrics {
+    fn observe(&self, consumer: &ConsumerName, signal: &ConsumerSignal) {
+        let consumer = consumer.as_str().to_owned();
+        match *signal {
+            ConsumerSignal::Applied { took, lag } => {
+                counter!("inbox_applied_total", "consumer" => consumer.clone()).increment(1);
+                histogram!("inbox_handling_duration_seconds", "consumer" => consumer.clone()).record(took);
+                if let Some(lag) = lag {
+                    histogram!("inbox_lag_seconds", "consumer" => consumer).record(lag);
+                }
+            }
+            ConsumerSignal::Duplicate => counter!("inbox_duplicates_total", "consumer" => consumer).increment(1),
+            ConsumerSignal::Retried { .. } => counter!("inbox_retries_total", "consumer" => consumer).increment(1),
+            ConsumerSignal::Parked { cause } => {
+                counter!("inbox_parked_total", "consumer" => consumer, "cause" => cause.as_str()).increment(1);
+            }
+            ConsumerSignal::ParkingFailed => {
+                counter!("inbox_parking_failures_total", "consumer" => consumer).increment(1);
+            }
+            ConsumerSignal::Unparked { messages } => {
+                counter!("inbox_unparked_total", "consumer" => consumer).increment(u64::from(messages));
+            }
+            ConsumerSignal::StoreUnavailable => gauge!("inbox_store_available", "consumer" => consumer).set(0.0),
+            ConsumerSignal::StoreAvailable => gauge!("inbox_store_available", "consumer" => consumer).set(1.0),
+            ConsumerSignal::Subscribed => gauge!("inbox_subscribed", "consumer" => consumer).set(1.0),
+            ConsumerSignal::SubscriptionLost => gauge!("inbox_subscribed", "consumer" => consumer).set(0.0),
+        }
+    }
 }

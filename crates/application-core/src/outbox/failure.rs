@@ -67,8 +67,11 @@ impl PublishFailure {
     }
 }
 
-/// A text that PostgreSQL stores whatever a broker said: `\0` would make the very update fail that records it.
-fn storable(text: &str) -> String {
+/// A text that PostgreSQL stores whatever a broker said: without control characters and at most 1,000 bytes.
+///
+/// `\0` would make the very update fail that records it.
+#[must_use]
+pub fn storable(text: &str) -> String {
     let mut clean: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     if clean.len() > MAX_ERROR_BYTES {
         let end = (0..=MAX_ERROR_BYTES).rev().find(|at| clean.is_char_boundary(*at)).unwrap_or(0);

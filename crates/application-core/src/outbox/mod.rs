@@ -16,7 +16,7 @@ mod status;
 pub use backoff::{InvalidBackoff, OutboxBackoffPolicy};
 pub use breaker::{BatchOutcome, Breaker, BreakerPolicy, BreakerState, Verdict};
 pub use event::OutboxEvent;
-pub use failure::{FailureClass, PublishFailure};
+pub use failure::{FailureClass, PublishFailure, storable};
 pub use headers::EventHeaders;
 pub use identity::{AggregateId, AggregateType, EventId, EventType, HolderName, LaneId, Sequence};
 pub use invalid::{EventField, InvalidEvent};

@@ -1,10 +1,10 @@
 //! Ports: remember which messages a consumer has handled, and which aggregates it must not touch.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
 use async_trait::async_trait;
 
-use super::error::StoreError;
+use super::{error::StoreError, leadership::LeaderTerm};
 use crate::{
     inbox::ParkedAggregate,
     outbox::{AggregateId, AggregateType, EventId},
@@ -87,4 +87,18 @@ pub trait ParkingPort: Send + Sync {
         aggregate_type: &AggregateType,
         aggregate_id: &AggregateId,
     ) -> Result<bool, StoreError>;
+}
+
+/// Removes old records of handled messages.
+#[cfg_attr(feature = "mocks", mockall::automock)]
+#[async_trait]
+pub trait InboxMaintenancePort: Send + Sync {
+    /// Removes up to `batch` records that are older than `retention`; `None`: the term is over, nothing was changed.
+    ///
+    /// A removed record lets a later redelivery of its event have a second effect: `retention` must be longer than
+    /// anything can still be redelivered or replayed (rule R21).
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    async fn clean_up(&self, term: &LeaderTerm, retention: Duration, batch: u32) -> Result<Option<u32>, StoreError>;
 }

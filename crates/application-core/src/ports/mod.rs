@@ -18,7 +18,7 @@ mod wakeup;
 
 pub use clock::Clock;
 pub use error::{BoxError, StoreError};
-pub use inbox::{ConsumerName, FirstSeen, InboxPort, ParkingPort};
+pub use inbox::{ConsumerName, FirstSeen, InboxMaintenancePort, InboxPort, ParkingPort};
 pub use leadership::{LeaderTerm, LeadershipPort};
 pub use message_publish::{Availability, Destination, MessagePublishPort};
 pub use observer::{NoObserver, OutboxObserver, OutboxSignal};
@@ -40,7 +40,7 @@ pub use mocks::*;
 #[cfg(feature = "mocks")]
 mod mocks {
     pub use super::{
-        inbox::{MockInboxPort, MockParkingPort},
+        inbox::{MockInboxMaintenancePort, MockInboxPort, MockParkingPort},
         leadership::MockLeadershipPort,
         message_publish::MockMessagePublishPort,
         observer::MockOutboxObserver,

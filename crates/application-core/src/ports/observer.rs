@@ -65,6 +65,11 @@ pub enum OutboxSignal<'a> {
         /// Events removed.
         events: u32,
     },
+    /// Old records of handled messages were removed.
+    InboxCleanedUp {
+        /// Records removed.
+        records: u32,
+    },
     /// A snapshot was taken.
     Statistics(OutboxStatistics),
 }

@@ -1,16 +1,18 @@
-//! Use case: remove published events when their retention is over.
+//! Use case: remove published events, and records of handled messages, when their retention is over.
 
 use std::{fmt, sync::Arc, time::Duration};
 
 use super::StopSignal;
-use crate::ports::{LeaderTerm, OutboxMaintenancePort, OutboxObserver, OutboxSignal, StoreError};
+use crate::ports::{InboxMaintenancePort, LeaderTerm, OutboxMaintenancePort, OutboxObserver, OutboxSignal, StoreError};
 
 /// How much history is kept, and how gently it is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CleanUpPolicy {
     /// How long a published event is kept.
-    pub retention: Duration,
-    /// The most events of one transaction; 1 or more.
+    pub published: Duration,
+    /// How long a consumer remembers a handled message; at least `published`.
+    pub inbox: Duration,
+    /// The most rows of one transaction; 1 or more.
     pub batch: u32,
 }
 
@@ -19,19 +21,20 @@ pub struct CleanUpPolicy {
 pub enum CleanUpReport {
     /// Nothing older than the retention is left.
     Done {
-        /// Events removed.
-        events: u64,
+        /// Rows removed.
+        removed: u64,
     },
     /// The term ended, or the process stops; another leader goes on.
     Interrupted {
-        /// Events removed before.
-        events: u64,
+        /// Rows removed before.
+        removed: u64,
     },
 }
 
 /// Removes history in bounded batches, each under the leader's term (rule R23).
 pub struct CleanUpOutboxUseCase {
-    maintenance: Arc<dyn OutboxMaintenancePort>,
+    outbox: Arc<dyn OutboxMaintenancePort>,
+    inbox: Arc<dyn InboxMaintenancePort>,
     observer: Arc<dyn OutboxObserver>,
     policy: CleanUpPolicy,
 }
@@ -40,34 +43,51 @@ impl CleanUpOutboxUseCase {
     /// Puts the parts together.
     #[must_use]
     pub fn new(
-        maintenance: Arc<dyn OutboxMaintenancePort>,
+        outbox: Arc<dyn OutboxMaintenancePort>,
+        inbox: Arc<dyn InboxMaintenancePort>,
         observer: Arc<dyn OutboxObserver>,
         policy: CleanUpPolicy,
     ) -> Self {
-        Self { maintenance, observer, policy }
+        Self { outbox, inbox, observer, policy }
     }
 
-    /// Removes batch after batch until one is not full.
+    /// Removes batch after batch, events first, until nothing is left whose retention is over.
     ///
     /// # Errors
     /// [`StoreError`]; batches before it stay removed.
     pub async fn run_once(&self, term: &LeaderTerm, stop: &StopSignal) -> Result<CleanUpReport, StoreError> {
-        let mut events = 0_u64;
-        while !stop.is_set() {
-            let (retention, batch) = (self.policy.retention, self.policy.batch);
-            let Some(removed) = self.maintenance.clean_up(term, retention, batch).await? else {
-                return Ok(CleanUpReport::Interrupted { events });
-            };
-            events += u64::from(removed);
-            if removed > 0 {
-                self.observer.observe(&OutboxSignal::CleanedUp { events: removed });
-            }
-            if removed < batch {
-                return Ok(CleanUpReport::Done { events });
+        let CleanUpPolicy { published, inbox, batch } = self.policy;
+        let mut removed = 0_u64;
+        for part in [Part::Outbox, Part::Inbox] {
+            loop {
+                if stop.is_set() {
+                    return Ok(CleanUpReport::Interrupted { removed });
+                }
+                let rows = match part {
+                    Part::Outbox => self.outbox.clean_up(term, published, batch).await?,
+                    Part::Inbox => self.inbox.clean_up(term, inbox, batch).await?,
+                };
+                let Some(rows) = rows else { return Ok(CleanUpReport::Interrupted { removed }) };
+                removed += u64::from(rows);
+                if rows > 0 {
+                    self.observer.observe(&match part {
+                        Part::Outbox => OutboxSignal::CleanedUp { events: rows },
+                        Part::Inbox => OutboxSignal::InboxCleanedUp { records: rows },
+                    });
+                }
+                if rows < batch {
+                    break;
+                }
             }
         }
-        Ok(CleanUpReport::Interrupted { events })
+        Ok(CleanUpReport::Done { removed })
     }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Part {
+    Outbox,
+    Inbox,
 }
 
 impl fmt::Debug for CleanUpOutboxUseCase {
@@ -81,42 +101,52 @@ mod tests {
     use super::*;
     use crate::{
         outbox::HolderName,
-        ports::{MockOutboxMaintenancePort, NoObserver},
+        ports::{MockInboxMaintenancePort, MockOutboxMaintenancePort, NoObserver},
     };
 
     fn term() -> LeaderTerm {
         LeaderTerm { role: "outbox-maintenance".to_owned(), holder: HolderName::new("a"), term: 7 }
     }
 
-    fn use_case(answers: Vec<Option<u32>>) -> CleanUpOutboxUseCase {
-        let mut maintenance = MockOutboxMaintenancePort::new();
-        let mut answers = answers.into_iter();
-        maintenance
+    fn use_case(events: Vec<Option<u32>>, records: Vec<Option<u32>>) -> CleanUpOutboxUseCase {
+        let (minute, hour) = (Duration::from_secs(60), Duration::from_secs(3_600));
+        let mut outbox = MockOutboxMaintenancePort::new();
+        let mut events = events.into_iter();
+        outbox
             .expect_clean_up()
-            .withf(|asked, retention, batch| *asked == term() && *retention == Duration::from_secs(60) && *batch == 10)
-            .times(answers.len())
-            .returning(move |_, _, _| Ok(answers.next().expect("no further batch")));
-        let policy = CleanUpPolicy { retention: Duration::from_secs(60), batch: 10 };
-        CleanUpOutboxUseCase::new(Arc::new(maintenance), Arc::new(NoObserver), policy)
+            .withf(move |asked, retention, batch| *asked == term() && *retention == minute && *batch == 10)
+            .times(events.len())
+            .returning(move |_, _, _| Ok(events.next().expect("no further batch")));
+        let mut inbox = MockInboxMaintenancePort::new();
+        let mut records = records.into_iter();
+        inbox
+            .expect_clean_up()
+            .withf(move |asked, retention, batch| *asked == term() && *retention == hour && *batch == 10)
+            .times(records.len())
+            .returning(move |_, _, _| Ok(records.next().expect("no further batch")));
+        let policy = CleanUpPolicy { published: minute, inbox: hour, batch: 10 };
+        CleanUpOutboxUseCase::new(Arc::new(outbox), Arc::new(inbox), Arc::new(NoObserver), policy)
     }
 
     #[tokio::test]
     async fn batches_follow_each_other_until_one_is_not_full() {
-        let report = use_case(vec![Some(10), Some(10), Some(3)]).run_once(&term(), &StopSignal::new()).await;
-        assert_eq!(report.expect("cleaned"), CleanUpReport::Done { events: 23 });
+        let use_case = use_case(vec![Some(10), Some(10), Some(3)], vec![Some(10), Some(0)]);
+        let report = use_case.run_once(&term(), &StopSignal::new()).await;
+        assert_eq!(report.expect("cleaned"), CleanUpReport::Done { removed: 33 });
     }
 
     #[tokio::test]
     async fn a_lost_term_ends_the_round() {
-        let report = use_case(vec![Some(10), None]).run_once(&term(), &StopSignal::new()).await;
-        assert_eq!(report.expect("cleaned"), CleanUpReport::Interrupted { events: 10 });
+        let use_case = use_case(vec![Some(10), None], Vec::new());
+        let report = use_case.run_once(&term(), &StopSignal::new()).await;
+        assert_eq!(report.expect("cleaned"), CleanUpReport::Interrupted { removed: 10 });
     }
 
     #[tokio::test]
     async fn a_stopping_process_begins_no_further_batch() {
         let stop = StopSignal::new();
         stop.set();
-        let report = use_case(Vec::new()).run_once(&term(), &stop).await;
-        assert_eq!(report.expect("stopped"), CleanUpReport::Interrupted { events: 0 });
+        let report = use_case(Vec::new(), Vec::new()).run_once(&term(), &stop).await;
+        assert_eq!(report.expect("stopped"), CleanUpReport::Interrupted { removed: 0 });
     }
 }

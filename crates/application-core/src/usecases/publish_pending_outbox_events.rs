@@ -79,6 +79,7 @@ struct State {
 #[derive(Debug)]
 struct Claim {
     token: LeaseToken,
+    scope: ClaimScope,
     started: Duration,
     runs: Vec<Run>,
 }
@@ -130,12 +131,15 @@ impl PublishPendingOutboxEventsUseCase {
             }
             Availability::Disabled => return Ok(PublishOutcome::Disabled),
         }
-        let Claim { token, started, runs } = self.claim().await?;
+        let Claim { token, scope, started, runs } = self.claim().await?;
         let claimed = runs.iter().map(|run| run.events.len()).sum();
         if runs.is_empty() {
             return Ok(PublishOutcome::Idle);
         }
-        self.learn_run_length(claimed, runs.len());
+        // One overdue lane is a hot one: it says nothing about the others.
+        if scope == ClaimScope::Due {
+            self.learn_run_length(claimed, runs.len());
+        }
 
         let batch = Batch::new(self, token, started, stop);
         let ended = batch.publish(runs).await;
@@ -184,7 +188,7 @@ impl PublishPendingOutboxEventsUseCase {
             lanes: runs.len(),
             took: self.clock.monotonic().saturating_sub(started),
         });
-        Ok(Claim { token: request.token, started, runs })
+        Ok(Claim { token: request.token, scope, started, runs })
     }
 
     /// Now and then, whatever else is due: a lane that appenders hold nearly always would starve (case L31).

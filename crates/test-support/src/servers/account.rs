@@ -23,11 +23,7 @@ impl Account {
             return Self::SELF;
         }
         let users = fs::read_to_string(Path::new("/etc/passwd")).unwrap_or_default();
-        let ids = names
-            .iter()
-            .chain(&["nobody"])
-            .find_map(|name| ids_of(&users, name))
-            .unwrap_or((65_534, 65_534));
+        let ids = names.iter().chain(&["nobody"]).find_map(|name| ids_of(&users, name)).unwrap_or((65_534, 65_534));
         Self { ids: Some(ids) }
     }
 

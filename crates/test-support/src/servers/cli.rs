@@ -72,11 +72,7 @@ pub async fn run(arguments: Vec<String>) -> ExitCode {
     outcome.map_or_else(
         |error| {
             say_error(&format!("test-servers: {}\n", error.chain()));
-            ExitCode::from(if error.is_unavailable() {
-                UNAVAILABLE
-            } else {
-                NOT_READY
-            })
+            ExitCode::from(if error.is_unavailable() { UNAVAILABLE } else { NOT_READY })
         },
         ExitCode::from,
     )
@@ -147,8 +143,7 @@ async fn provision(call: &Call, file: &mut ControlFile) -> Result<Servers, Serve
     match rabbitmq {
         Ok(server) => file.add(server),
         Err(error) if call.allow_missing_broker && error.is_unavailable() => {
-            call.options
-                .step(&format!("going on without {}: {error}", RabbitMq::NAME));
+            call.options.step(&format!("going on without {}: {error}", RabbitMq::NAME));
             file.add_missing::<RabbitMq>(error.to_string());
         }
         Err(error) => return Err(error),
@@ -166,9 +161,8 @@ async fn run_command(call: &Call) -> Result<u8, ServersError> {
     let (_folder, directory) = Supervisor::of_directory("run", Account::SELF)?;
     let path = directory.join("control.json");
     file.write(&path)?;
-    let mut child = command(call, &file, &path)
-        .spawn()
-        .map_err(ServersError::io(format!("run {}", call.command.join(" "))))?;
+    let mut child =
+        command(call, &file, &path).spawn().map_err(ServersError::io(format!("run {}", call.command.join(" "))))?;
     let status = loop {
         tokio::select! {
             status = child.wait() => break status.map_err(ServersError::io("wait for the command"))?,
@@ -180,22 +174,12 @@ async fn run_command(call: &Call) -> Result<u8, ServersError> {
 }
 
 fn command(call: &Call, file: &ControlFile, path: &Path) -> Command {
-    let (program, arguments) = call
-        .command
-        .split_first()
-        .map_or(("", &[][..]), |(program, rest)| (program.as_str(), rest));
+    let (program, arguments) =
+        call.command.split_first().map_or(("", &[][..]), |(program, rest)| (program.as_str(), rest));
     let mut command = Command::new(program);
     command.args(arguments).env(env::CONTROL, path);
-    set_or_remove(
-        &mut command,
-        Postgres::URL_VARIABLE,
-        file.record::<Postgres>(),
-    );
-    set_or_remove(
-        &mut command,
-        RabbitMq::URL_VARIABLE,
-        file.record::<RabbitMq>(),
-    );
+    set_or_remove(&mut command, Postgres::URL_VARIABLE, file.record::<Postgres>());
+    set_or_remove(&mut command, RabbitMq::URL_VARIABLE, file.record::<RabbitMq>());
     command
 }
 
@@ -219,12 +203,8 @@ fn pass_on(signal: Signal, child: &Child) -> Result<(), ServersError> {
 
 fn code(status: ExitStatus) -> u8 {
     use std::os::unix::process::ExitStatusExt;
-    let number = status
-        .code()
-        .or_else(|| status.signal().map(|signal| 128 + signal));
-    number
-        .and_then(|number| u8::try_from(number).ok())
-        .unwrap_or(NOT_READY)
+    let number = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    number.and_then(|number| u8::try_from(number).ok()).unwrap_or(NOT_READY)
 }
 
 fn status_of(signal: Signal) -> u8 {
@@ -274,8 +254,7 @@ async fn up(call: &Call) -> Result<u8, ServersError> {
         signal = signals.next() => return Ok(status_of(signal)),
     };
     if let Some(folder) = call.state.parent() {
-        fs::create_dir_all(folder)
-            .map_err(ServersError::io(format!("make {}", folder.display())))?;
+        fs::create_dir_all(folder).map_err(ServersError::io(format!("make {}", folder.display())))?;
     }
     // Written before the servers are let go: what is not written down could not be taken down.
     file.write(&call.state)?;
@@ -325,19 +304,13 @@ async fn is_ready<S: Service>(file: &ControlFile) -> bool {
         Ok(()) => "accepts connections".to_owned(),
         Err(error) => error.chain(),
     };
-    say_error(&format!(
-        "{} at {}: {state}\n",
-        S::NAME,
-        redacted(&record.url)
-    ));
+    say_error(&format!("{} at {}: {state}\n", S::NAME, redacted(&record.url)));
     seen.is_ok()
 }
 
 fn print_urls(file: &ControlFile) {
-    let urls = [
-        (Postgres::URL_VARIABLE, file.record::<Postgres>()),
-        (RabbitMq::URL_VARIABLE, file.record::<RabbitMq>()),
-    ];
+    let urls =
+        [(Postgres::URL_VARIABLE, file.record::<Postgres>()), (RabbitMq::URL_VARIABLE, file.record::<RabbitMq>())];
     for (name, record) in urls {
         if let Some(record) = record {
             say(&format!("export {name}={}\n", record.url));

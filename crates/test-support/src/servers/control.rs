@@ -6,8 +6,7 @@ use rustix::process::Signal;
 use tokio::process::Command;
 
 use super::{
-    Postgres, RabbitMq, docker::docker, error::ServersError, host::Host, server::wait_until_ready,
-    service::Service,
+    Postgres, RabbitMq, docker::docker, error::ServersError, host::Host, server::wait_until_ready, service::Service,
 };
 
 /// How a server is stopped before it starts again.
@@ -36,11 +35,7 @@ pub struct ServerControl<S> {
 
 impl<S: Service> ServerControl<S> {
     pub(crate) fn new(host: Host, url: String) -> Self {
-        Self {
-            host,
-            url,
-            kind: PhantomData,
-        }
+        Self { host, url, kind: PhantomData }
     }
 
     /// Starts the server and waits until it accepts a connection. A server that runs is only waited for.
@@ -65,7 +60,7 @@ impl<S: Service> ServerControl<S> {
     /// # Errors
     /// [`ServersError::TimedOut`] if it does not end.
     pub async fn stop(&self) -> Result<(), ServersError> {
-        self.host.stop(S::ORDERLY).await
+        self.host.stop_in_order(S::ORDERLY, S::ORDERLY_COMMAND).await
     }
 
     /// Stops every process of the server where it stands: connections stay open and say nothing.
@@ -170,23 +165,14 @@ impl ServerControl<RabbitMq> {
             Host::Process { directory, account } => (directory, account),
         };
         let mut command = Command::new("sh");
-        command
-            .arg("./ctl.sh")
-            .args(arguments)
-            .current_dir(directory)
-            .kill_on_drop(true);
+        command.arg("./ctl.sh").args(arguments).current_dir(directory).kill_on_drop(true);
         command.env_clear().env("PATH", super::env::search_path());
         if let Some((uid, gid)) = account.ids() {
             command.uid(uid).gid(gid);
         }
-        let output = command
-            .output()
-            .await
-            .map_err(ServersError::io("run rabbitmqctl"))?;
+        let output = command.output().await.map_err(ServersError::io("run rabbitmqctl"))?;
         if output.status.success() {
-            return Ok(String::from_utf8_lossy(&output.stdout)
-                .trim_end()
-                .to_owned());
+            return Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned());
         }
         let said = [output.stdout, output.stderr].concat();
         Err(ServersError::Command {

@@ -25,34 +25,21 @@ pub(crate) struct Record {
 impl ControlFile {
     /// The file of the run that surrounds this process, if there is one.
     pub(crate) fn from_environment() -> Result<Option<Self>, ServersError> {
-        env::text(env::CONTROL)
-            .map(|path| Self::read(Path::new(&path)))
-            .transpose()
+        env::text(env::CONTROL).map(|path| Self::read(Path::new(&path))).transpose()
     }
 
     pub(crate) fn read(path: &Path) -> Result<Self, ServersError> {
-        let text = fs::read_to_string(path)
-            .map_err(ServersError::io(format!("read {}", path.display())))?;
-        serde_json::from_str(&text).map_err(|source| ServersError::ControlFile {
-            path: path.display().to_string(),
-            source,
-        })
+        let text = fs::read_to_string(path).map_err(ServersError::io(format!("read {}", path.display())))?;
+        serde_json::from_str(&text)
+            .map_err(|source| ServersError::ControlFile { path: path.display().to_string(), source })
     }
 
     pub(crate) fn write(&self, path: &Path) -> Result<(), ServersError> {
-        let text =
-            serde_json::to_string_pretty(self).map_err(|source| ServersError::ControlFile {
-                path: path.display().to_string(),
-                source,
-            })?;
+        let text = serde_json::to_string_pretty(self)
+            .map_err(|source| ServersError::ControlFile { path: path.display().to_string(), source })?;
         let failed = || ServersError::io(format!("write {}", path.display()));
-        let mut file = fs::OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(path)
-            .map_err(failed())?;
+        let mut file =
+            fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path).map_err(failed())?;
         file.write_all(text.as_bytes()).map_err(failed())
     }
 
@@ -69,10 +56,7 @@ impl ControlFile {
     }
 
     pub(crate) fn add<S: Service>(&mut self, server: &Server<S>) {
-        let record = Record {
-            url: server.url().to_owned(),
-            host: server.host().cloned(),
-        };
+        let record = Record { url: server.url().to_owned(), host: server.host().cloned() };
         self.servers.insert(S::SLUG.to_owned(), record);
     }
 

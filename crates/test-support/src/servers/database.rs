@@ -35,9 +35,7 @@ impl TestDatabase {
     /// # Errors
     /// [`ServersError::Database`] if the server refuses.
     pub async fn connect(&self) -> Result<PgConnection, ServersError> {
-        PgConnection::connect(&self.url)
-            .await
-            .map_err(ServersError::database(format!("connect to {}", self.name)))
+        PgConnection::connect(&self.url).await.map_err(ServersError::database(format!("connect to {}", self.name)))
     }
 }
 
@@ -51,9 +49,7 @@ impl Drop for TestDatabase {
         // process could end before the statement is sent.
         let (url, name) = (self.admin_url.clone(), self.name.clone());
         let dropping = thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build();
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             // The timer needs the runtime around it, hence the block.
             let statement = async { timeout(DROP, drop_database(&url, &name)).await };
             runtime.map(|runtime| runtime.block_on(statement))
@@ -87,22 +83,14 @@ where
     execute(&mut admin, statement, format!("create the database {name}")).await?;
     tracing::info!(database = name, "test database");
     let url = with_database(admin_url, &name)?;
-    Ok(TestDatabase {
-        name,
-        url,
-        admin_url: admin_url.to_owned(),
-    })
+    Ok(TestDatabase { name, url, admin_url: admin_url.to_owned() })
 }
 
 /// The name of the template, which is made if the server does not hold it yet.
 ///
 /// Threads and processes that share a server are kept apart by an advisory lock on their common maintenance database. A
 /// template gets its name only once it is complete, so that a killed process leaves none that is half migrated.
-async fn template<F, E>(
-    admin_url: &str,
-    fingerprint: &str,
-    migrate: F,
-) -> Result<String, ServersError>
+async fn template<F, E>(admin_url: &str, fingerprint: &str, migrate: F) -> Result<String, ServersError>
 where
     F: AsyncFnOnce(String) -> Result<(), E>,
     E: Into<Box<dyn Error + Send + Sync>>,
@@ -132,17 +120,12 @@ where
     if let Err(error) = migrate(with_database(admin_url, &draft)?).await {
         let (statement, action) = step(drop_draft);
         execute(&mut admin, statement, action).await?;
-        return Err(ServersError::Template {
-            template,
-            source: error.into(),
-        });
+        return Err(ServersError::Template { template, source: error.into() });
     }
     // No connection may be left to what is renamed or copied; the migrator's pool may still be closing its own.
     for statement in [
         format!("ALTER DATABASE {draft} WITH ALLOW_CONNECTIONS false"),
-        format!(
-            "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = '{draft}'"
-        ),
+        format!("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = '{draft}'"),
         format!("ALTER DATABASE {draft} RENAME TO {template}"),
     ] {
         let (statement, action) = step(statement);
@@ -152,9 +135,7 @@ where
 }
 
 async fn connect(admin_url: &str) -> Result<PgConnection, ServersError> {
-    PgConnection::connect(admin_url)
-        .await
-        .map_err(ServersError::database("connect as administrator"))
+    PgConnection::connect(admin_url).await.map_err(ServersError::database("connect as administrator"))
 }
 
 async fn exists(admin: &mut PgConnection, name: &str) -> Result<bool, ServersError> {
@@ -166,16 +147,8 @@ async fn exists(admin: &mut PgConnection, name: &str) -> Result<bool, ServersErr
 }
 
 /// The statement is ours; the names in it are hashes or went through [`identifier`].
-async fn execute(
-    admin: &mut PgConnection,
-    statement: String,
-    action: String,
-) -> Result<(), ServersError> {
-    sqlx::raw_sql(AssertSqlSafe(statement))
-        .execute(admin)
-        .await
-        .map(drop)
-        .map_err(ServersError::database(action))
+async fn execute(admin: &mut PgConnection, statement: String, action: String) -> Result<(), ServersError> {
+    sqlx::raw_sql(AssertSqlSafe(statement)).execute(admin).await.map(drop).map_err(ServersError::database(action))
 }
 
 async fn drop_database(admin_url: &str, name: &str) -> Result<(), ServersError> {
@@ -197,22 +170,14 @@ fn with_database(admin_url: &str, name: &str) -> Result<String, ServersError> {
 /// Lower-case letters, digits and underscores, at most thirty: a part of a name that needs no quotes.
 pub(crate) fn identifier(hint: &str) -> String {
     hint.chars()
-        .map(|letter| {
-            if letter.is_ascii_alphanumeric() {
-                letter.to_ascii_lowercase()
-            } else {
-                '_'
-            }
-        })
+        .map(|letter| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '_' })
         .take(30)
         .collect()
 }
 
 /// FNV-1a: the same in every build, which the standard library's hash does not promise.
 fn hash(text: &str) -> u64 {
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 #[cfg(test)]

@@ -2,9 +2,7 @@
 
 use std::{process::Stdio, time::Duration};
 
-use testcontainers::{
-    ContainerRequest, GenericImage, ImageExt, ReuseDirective, runners::AsyncRunner,
-};
+use testcontainers::{ContainerRequest, GenericImage, ImageExt, ReuseDirective, runners::AsyncRunner};
 use tokio::{process::Command, time::timeout};
 
 use super::{env, error::ServersError};
@@ -13,29 +11,16 @@ const COMMAND: Duration = Duration::from_mins(1);
 
 /// Runs one `docker` command; its output without the white space at the end.
 pub(crate) async fn docker(arguments: &[&str]) -> Result<String, ServersError> {
-    let failed = |output: String| ServersError::Command {
-        command: format!("docker {}", arguments.join(" ")),
-        output,
-    };
-    let run = Command::new("docker")
-        .args(arguments)
-        .stdin(Stdio::null())
-        .kill_on_drop(true)
-        .output();
+    let failed = |output: String| ServersError::Command { command: format!("docker {}", arguments.join(" ")), output };
+    let run = Command::new("docker").args(arguments).stdin(Stdio::null()).kill_on_drop(true).output();
     let output = timeout(COMMAND, run)
         .await
         .map_err(|_elapsed| failed(format!("no answer within {COMMAND:?}")))?
         .map_err(|error| failed(error.to_string()))?;
     if output.status.success() {
-        Ok(String::from_utf8_lossy(&output.stdout)
-            .trim_end()
-            .to_owned())
+        Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
     } else {
-        Err(failed(
-            String::from_utf8_lossy(&output.stderr)
-                .trim_end()
-                .to_owned(),
-        ))
+        Err(failed(String::from_utf8_lossy(&output.stderr).trim_end().to_owned()))
     }
 }
 
@@ -44,9 +29,7 @@ pub(crate) async fn engine() -> Result<String, String> {
     if env::find_on_path("docker").is_none() {
         return Err("there is no `docker` command".to_owned());
     }
-    docker(&["version", "--format", "{{.Server.Version}}"])
-        .await
-        .map_err(|error| error.to_string())
+    docker(&["version", "--format", "{{.Server.Version}}"]).await.map_err(|error| error.to_string())
 }
 
 /// Starts a container under a name of ours with one of its ports on a fixed port of this host.
@@ -69,10 +52,7 @@ pub(crate) async fn start(
         .with_reuse(ReuseDirective::Always);
     if engine_is_local() {
         request = request.with_host_config_modifier(|config| {
-            let bindings = config
-                .port_bindings
-                .iter_mut()
-                .flat_map(|ports| ports.values_mut());
+            let bindings = config.port_bindings.iter_mut().flat_map(|ports| ports.values_mut());
             for binding in bindings.flatten().flatten() {
                 binding.host_ip = Some("127.0.0.1".to_owned());
             }
@@ -81,11 +61,7 @@ pub(crate) async fn start(
     let container = request.start().await.map_err(failed)?;
     let host = container.get_host().await.map_err(failed)?.to_string();
     // With an explicit address family the client cannot try another one than the port is bound to.
-    Ok(if host == "localhost" {
-        "127.0.0.1".to_owned()
-    } else {
-        host
-    })
+    Ok(if host == "localhost" { "127.0.0.1".to_owned() } else { host })
 }
 
 /// True if a port of 127.0.0.1 is reachable from here and from nowhere else.

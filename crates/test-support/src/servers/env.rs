@@ -11,9 +11,7 @@ pub const KEEP_DB: &str = "KEEP_DB";
 
 /// The variable's text; `None` if it is unset, empty or not UTF-8.
 pub(crate) fn text(name: &str) -> Option<String> {
-    std::env::var_os(name)
-        .and_then(|value| value.into_string().ok())
-        .filter(|value| !value.is_empty())
+    std::env::var_os(name).and_then(|value| value.into_string().ok()).filter(|value| !value.is_empty())
 }
 
 pub(crate) fn is_set(name: &str) -> bool {
@@ -31,7 +29,5 @@ pub(crate) fn temporary_folder() -> Option<OsString> {
 
 /// The first executable of that name on the search path.
 pub(crate) fn find_on_path(program: &str) -> Option<PathBuf> {
-    std::env::split_paths(&search_path())
-        .map(|folder| folder.join(program))
-        .find(|path| path.is_file())
+    std::env::split_paths(&search_path()).map(|folder| folder.join(program)).find(|path| path.is_file())
 }

@@ -52,9 +52,7 @@ pub enum ServersError {
         within: Duration,
     },
     /// The server was given by its URL, so that nothing here may stop or pause it.
-    #[error(
-        "{server} was given by its URL and cannot be controlled; use servers::private for faults"
-    )]
+    #[error("{server} was given by its URL and cannot be controlled; use servers::private for faults")]
     NotControllable {
         /// The server's name.
         server: &'static str,
@@ -180,12 +178,7 @@ impl fmt::Display for Attempts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, (way, reason)) in self.0.iter().enumerate() {
             let separator = if index == 0 { "" } else { "\n" };
-            write!(
-                f,
-                "{separator}  - {}: {}",
-                way.describe(),
-                reason.trim_end()
-            )?;
+            write!(f, "{separator}  - {}: {}", way.describe(), reason.trim_end())?;
         }
         Ok(())
     }

@@ -74,6 +74,26 @@ impl Host {
         self.wait_until_ended().await
     }
 
+    /// Ends the server in order and waits until it has ended: by a signal to its process, or in a container by a command,
+    /// if there is one, because a container's first process may be a wrapper that passes no signal on.
+    pub(crate) async fn stop_in_order(&self, signal: Signal, command: &[&str]) -> Result<(), ServersError> {
+        match self {
+            Self::Container { name } if !command.is_empty() => {
+                self.resume().await?;
+                if !self.is_running().await? {
+                    return Ok(());
+                }
+                let asked = docker(&[&["exec", name], command].concat()).await;
+                // The command dies with the container, perhaps before it can report success.
+                match asked {
+                    Err(error) if self.is_running().await? => Err(error),
+                    _ => self.wait_until_ended().await,
+                }
+            }
+            _ => self.stop(signal).await,
+        }
+    }
+
     async fn wait_until_ended(&self) -> Result<(), ServersError> {
         let ended = until(STOP, async || match self.is_running().await {
             Ok(false) => Look::Done(()),
@@ -82,10 +102,7 @@ impl Host {
         });
         ended.await.map_err(|unmet| match unmet {
             Unmet::Never(error) => error,
-            Unmet::Late(_) => ServersError::TimedOut {
-                what: "the server's end".to_owned(),
-                within: STOP,
-            },
+            Unmet::Late(_) => ServersError::TimedOut { what: "the server's end".to_owned(), within: STOP },
         })
     }
 
@@ -118,12 +135,8 @@ impl Host {
     /// Lets a paused server go on. Resuming a running one does nothing.
     pub(crate) async fn resume(&self) -> Result<(), ServersError> {
         match self {
-            Self::Process { .. } => self
-                .pid()
-                .map_or(Ok(()), |pid| process::signal_tree(pid, Signal::CONT)),
-            Self::Container { name } if self.is_paused().await? => {
-                docker(&["unpause", name]).await.map(drop)
-            }
+            Self::Process { .. } => self.pid().map_or(Ok(()), |pid| process::signal_tree(pid, Signal::CONT)),
+            Self::Container { name } if self.is_paused().await? => docker(&["unpause", name]).await.map(drop),
             Self::Container { .. } => Ok(()),
         }
     }
@@ -139,12 +152,7 @@ impl Host {
     }
 
     /// Sends a signal to one process of the server, named by the number that the server itself knows it by.
-    pub(crate) async fn signal_one(
-        &self,
-        server: &'static str,
-        pid: i32,
-        signal: Signal,
-    ) -> Result<(), ServersError> {
+    pub(crate) async fn signal_one(&self, server: &'static str, pid: i32, signal: Signal) -> Result<(), ServersError> {
         match self {
             Self::Process { .. } => {
                 let root = self.pid().ok_or(ServersError::NotRunning { server })?;
@@ -157,11 +165,7 @@ impl Host {
             Self::Container { name } => {
                 let (number, pid) = (signal.as_raw().to_string(), pid.to_string());
                 let script = "kill -\"$1\" \"$2\"";
-                docker(&[
-                    "exec", "--user", "0", name, "sh", "-c", script, "sh", &number, &pid,
-                ])
-                .await
-                .map(drop)
+                docker(&["exec", "--user", "0", name, "sh", "-c", script, "sh", &number, &pid]).await.map(drop)
             }
         }
     }
@@ -171,8 +175,7 @@ impl Host {
         match self {
             Self::Process { directory, .. } => {
                 let path = directory.join("server.log");
-                let bytes = fs::read(&path)
-                    .map_err(ServersError::io(format!("read {}", path.display())))?;
+                let bytes = fs::read(&path).map_err(ServersError::io(format!("read {}", path.display())))?;
                 Ok(String::from_utf8_lossy(&bytes).into_owned())
             }
             Self::Container { name } => {
@@ -228,16 +231,11 @@ impl Host {
             }
             Self::Container { name } => {
                 let filter = format!("name=^/?{name}$");
-                if docker(&["ps", "--all", "--quiet", "--filter", &filter])
-                    .await?
-                    .is_empty()
-                {
+                if docker(&["ps", "--all", "--quiet", "--filter", &filter]).await?.is_empty() {
                     return Ok(());
                 }
                 self.resume().await?;
-                docker(&["rm", "--force", "--volumes", name])
-                    .await
-                    .map(drop)
+                docker(&["rm", "--force", "--volumes", name]).await.map(drop)
             }
         }
     }
@@ -252,11 +250,9 @@ impl Host {
     /// The first process of the server while it lives.
     fn pid(&self) -> Option<i32> {
         match self {
-            Self::Process { directory, .. } => fs::read_to_string(directory.join("server.pid"))
-                .ok()?
-                .trim_end()
-                .parse()
-                .ok(),
+            Self::Process { directory, .. } => {
+                fs::read_to_string(directory.join("server.pid")).ok()?.trim_end().parse().ok()
+            }
             Self::Container { .. } => None,
         }
     }

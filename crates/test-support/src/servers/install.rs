@@ -8,9 +8,7 @@ use std::{
 
 use tokio::{process::Command, sync::Mutex, task};
 
-use super::{
-    Postgres, RabbitMq, account::is_root, env, error::ServersError, options::Options, service::Kind,
-};
+use super::{Postgres, RabbitMq, account::is_root, env, error::ServersError, options::Options, service::Kind};
 
 const SCRIPT: &str = include_str!("install.sh");
 
@@ -33,9 +31,7 @@ pub(crate) async fn install(options: &Options) -> Result<(), Obstacle> {
         return Ok(());
     }
     if !Path::new("/etc/debian_version").exists() || env::find_on_path("apt-get").is_none() {
-        return Err(Obstacle::Absent(
-            "this is neither Debian nor Ubuntu".to_owned(),
-        ));
+        return Err(Obstacle::Absent("this is neither Debian nor Ubuntu".to_owned()));
     }
     let command = command_line(&packages);
     let mut shell = if is_root() {
@@ -43,9 +39,7 @@ pub(crate) async fn install(options: &Options) -> Result<(), Obstacle> {
         options.step("the packages will stay installed; no service is started");
         Command::new("sh")
     } else {
-        ask(options, &packages, &command)
-            .await
-            .map_err(Obstacle::Absent)?;
+        ask(options, &packages, &command).await.map_err(Obstacle::Absent)?;
         let mut sudo = Command::new("sudo");
         sudo.arg("sh");
         sudo
@@ -61,30 +55,21 @@ pub(crate) async fn install(options: &Options) -> Result<(), Obstacle> {
     if status.success() {
         Ok(())
     } else {
-        Err(Obstacle::Failed(ServersError::Command {
-            command,
-            output: status.to_string(),
-        }))
+        Err(Obstacle::Failed(ServersError::Command { command, output: status.to_string() }))
     }
 }
 
 /// `Ok` only after a yes that was typed at a terminal.
 async fn ask(options: &Options, packages: &[&str], command: &str) -> Result<(), String> {
     let declined = format!("not root; the command is: {command}");
-    options.step(&format!(
-        "{} missing; this installs it:\n    {command}",
-        packages.join(" and ")
-    ));
+    options.step(&format!("{} missing; this installs it:\n    {command}", packages.join(" and ")));
     if !io::stdin().is_terminal() || env::find_on_path("sudo").is_none() {
         return Err(declined);
     }
     // A thread of its own: reading from a terminal cannot be cancelled.
     let answer = task::spawn_blocking(|| {
         let mut answer = String::new();
-        write!(
-            io::stderr(),
-            "Run it now, holding back the start of services? [y/N] "
-        )?;
+        write!(io::stderr(), "Run it now, holding back the start of services? [y/N] ")?;
         io::stdin().read_line(&mut answer)?;
         Ok::<_, io::Error>(answer)
     });
@@ -102,10 +87,7 @@ fn missing_packages() -> Vec<&'static str> {
 
 fn command_line(packages: &[&str]) -> String {
     let sudo = if is_root() { "" } else { "sudo " };
-    format!(
-        "{sudo}apt-get update && {sudo}apt-get install -y --no-install-recommends {}",
-        packages.join(" ")
-    )
+    format!("{sudo}apt-get update && {sudo}apt-get install -y --no-install-recommends {}", packages.join(" "))
 }
 
 /// What a reader can do where no way worked.

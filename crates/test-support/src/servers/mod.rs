@@ -100,11 +100,7 @@ impl Servers {
     /// A set of servers of which none is obtained yet.
     #[must_use]
     pub fn new(options: Options) -> Self {
-        Self {
-            options,
-            postgres: Cell::new(),
-            rabbitmq: Cell::new(),
-        }
+        Self { options, postgres: Cell::new(), rabbitmq: Cell::new() }
     }
 
     /// Obtains both servers, at the same time.
@@ -151,12 +147,7 @@ impl Servers {
     ///
     /// # Errors
     /// [`ServersError::Template`] with the error of `migrate`; [`ServersError::Database`]; as [`Servers::postgres`].
-    pub async fn database<F, E>(
-        &self,
-        hint: &str,
-        fingerprint: &str,
-        migrate: F,
-    ) -> Result<TestDatabase, ServersError>
+    pub async fn database<F, E>(&self, hint: &str, fingerprint: &str, migrate: F) -> Result<TestDatabase, ServersError>
     where
         F: AsyncFnOnce(String) -> Result<(), E>,
         E: Into<Box<dyn Error + Send + Sync>>,
@@ -174,10 +165,7 @@ impl Servers {
     }
 }
 
-async fn obtained<'a, S: Service>(
-    cell: &'a Cell<S>,
-    options: &Options,
-) -> Result<&'a Server<S>, ServersError> {
+async fn obtained<'a, S: Service>(cell: &'a Cell<S>, options: &Options) -> Result<&'a Server<S>, ServersError> {
     cell.get_or_init(|| async { provision::provision(options).await.map_err(Arc::new) })
         .await
         .as_ref()

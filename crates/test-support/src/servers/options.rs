@@ -58,8 +58,7 @@ impl Options {
     /// Adds a line to PostgreSQL's configuration. A server given by its URL is left as it is.
     #[must_use]
     pub fn with_postgres_setting(mut self, name: &str, value: &str) -> Self {
-        self.postgres_settings
-            .push((name.to_owned(), value.to_owned()));
+        self.postgres_settings.push((name.to_owned(), value.to_owned()));
         self
     }
 
@@ -88,15 +87,8 @@ impl Options {
             Durability::Durable => &[],
             Durability::Fast => &[("fsync", "off"), ("full_page_writes", "off")],
         };
-        let own = self
-            .postgres_settings
-            .iter()
-            .map(|(name, value)| (name.as_str(), value.as_str()));
-        [("max_connections", "200"), ("timezone", "UTC")]
-            .into_iter()
-            .chain(fast.iter().copied())
-            .chain(own)
-            .collect()
+        let own = self.postgres_settings.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        [("max_connections", "200"), ("timezone", "UTC")].into_iter().chain(fast.iter().copied()).chain(own).collect()
     }
 }
 

@@ -33,11 +33,10 @@ impl Kind for Postgres {
     const READY_WITHIN: Duration = Duration::from_secs(90);
     /// The "fast" shutdown: clients are disconnected, a checkpoint is written.
     const ORDERLY: Signal = Signal::INT;
+    const ORDERLY_COMMAND: &[&str] = &[];
 
     async fn probe(url: &str) -> Result<(), String> {
-        let connection = PgConnection::connect(url)
-            .await
-            .map_err(|error| error.to_string())?;
+        let connection = PgConnection::connect(url).await.map_err(|error| error.to_string())?;
         connection.close().await.map_err(|error| error.to_string())
     }
 
@@ -45,18 +44,16 @@ impl Kind for Postgres {
         candidates()
             .into_iter()
             .find(|folder| folder.join("postgres").is_file() && folder.join("initdb").is_file())
-            .ok_or_else(|| "no folder on PATH and none of /usr/lib/postgresql/*/bin holds `postgres` and `initdb`".to_owned())
+            .ok_or_else(|| {
+                "no folder on PATH and none of /usr/lib/postgresql/*/bin holds `postgres` and `initdb`".to_owned()
+            })
     }
 
     fn account() -> Account {
         Account::unprivileged(&["postgres"])
     }
 
-    fn set_up(
-        programs: &Path,
-        directory: &Path,
-        options: &Options,
-    ) -> Result<String, ServersError> {
+    fn set_up(programs: &Path, directory: &Path, options: &Options) -> Result<String, ServersError> {
         let password = random::token()?;
         let [port] = random::free_ports()?;
         let mut settings = format!(
@@ -67,8 +64,8 @@ impl Kind for Postgres {
         }
         write(directory, "password", &password)?;
         write(directory, "settings.conf", &settings)?;
-        // Its shared memory outlives a PostgreSQL that gets a SIGKILL.
-        write(directory, "soft-quit", "")?;
+        // The shared memory of a PostgreSQL that gets a SIGKILL would stay behind.
+        write(directory, "soft-quit", "data/postmaster.pid")?;
         let script = format!(
             "PATH={}:$PATH HOME=$PWD LANG=C.UTF-8\nexport PATH HOME LANG\n\
              if [ ! -f data/PG_VERSION ]; then\n  \
@@ -92,13 +89,8 @@ impl Kind for Postgres {
         for (name, value) in options.all_postgres_settings() {
             command.extend(["-c".to_owned(), format!("{name}={value}")]);
         }
-        let request = image
-            .with_env_var("POSTGRES_PASSWORD", &password)
-            .with_cmd(command);
-        Ok((
-            request,
-            Box::new(move |host, port| url(&password, host, port)),
-        ))
+        let request = image.with_env_var("POSTGRES_PASSWORD", &password).with_cmd(command);
+        Ok((request, Box::new(move |host, port| url(&password, host, port))))
     }
 }
 
@@ -112,16 +104,11 @@ fn candidates() -> Vec<PathBuf> {
         .into_iter()
         .flatten()
         .flatten()
-        .filter_map(|entry| {
-            Some((
-                entry.file_name().to_str()?.parse().ok()?,
-                entry.path().join("bin"),
-            ))
-        })
+        .filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.path().join("bin"))))
         .collect();
     debian.sort();
-    let on_path = env::find_on_path("postgres")
-        .and_then(|program| Some(fs::canonicalize(program).ok()?.parent()?.to_owned()));
+    let on_path =
+        env::find_on_path("postgres").and_then(|program| Some(fs::canonicalize(program).ok()?.parent()?.to_owned()));
     on_path
         .into_iter()
         .chain(debian.into_iter().rev().map(|(_version, folder)| folder))

@@ -28,10 +28,7 @@ impl Process {
 
 /// `root` and all that descend from it.
 pub(crate) fn tree(root: i32) -> Vec<i32> {
-    descent(&table(), root)
-        .into_iter()
-        .map(|process| process.pid)
-        .collect()
+    descent(&table(), root).into_iter().map(|process| process.pid).collect()
 }
 
 /// Sends a signal; a process that has ended meanwhile is no error.
@@ -41,9 +38,7 @@ pub(crate) fn signal(pid: i32, signal: Signal) -> Result<(), ServersError> {
     };
     match kill_process(target, signal) {
         Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
-        Err(error) => {
-            Err(ServersError::io(format!("send signal {signal:?} to {pid}"))(error.into()))
-        }
+        Err(error) => Err(ServersError::io(format!("send signal {signal:?} to {pid}"))(error.into())),
     }
 }
 
@@ -55,44 +50,27 @@ pub(crate) fn signal_tree(root: i32, what: Signal) -> Result<(), ServersError> {
 /// Stops every process of the tree, those included that are born meanwhile.
 pub(crate) async fn freeze(root: i32) -> Result<(), ServersError> {
     let frozen = until(STOPPING, async || {
-        let awake: Vec<_> = descent(&table(), root)
-            .into_iter()
-            .filter(|process| !process.rests())
-            .collect();
+        let awake: Vec<_> = descent(&table(), root).into_iter().filter(|process| !process.rests()).collect();
         for process in &awake {
             if let Err(error) = signal(process.pid, Signal::STOP) {
                 return Look::Never(error);
             }
         }
-        if awake.is_empty() {
-            Look::Done(())
-        } else {
-            Look::NotYet(format!("{} processes still run", awake.len()))
-        }
+        if awake.is_empty() { Look::Done(()) } else { Look::NotYet(format!("{} processes still run", awake.len())) }
     });
     frozen.await.map_err(|unmet| match unmet {
         Unmet::Never(error) => error,
-        Unmet::Late(_) => ServersError::TimedOut {
-            what: format!("stopping all processes of {root}"),
-            within: STOPPING,
-        },
+        Unmet::Late(_) => {
+            ServersError::TimedOut { what: format!("stopping all processes of {root}"), within: STOPPING }
+        }
     })
 }
 
 fn descent(table: &[Process], root: i32) -> Vec<Process> {
-    let mut found: Vec<_> = table
-        .iter()
-        .copied()
-        .filter(|process| process.pid == root)
-        .collect();
+    let mut found: Vec<_> = table.iter().copied().filter(|process| process.pid == root).collect();
     let mut next = 0;
     while let Some(parent) = found.get(next).map(|process| process.pid) {
-        found.extend(
-            table
-                .iter()
-                .copied()
-                .filter(|process| process.parent == parent && process.pid != parent),
-        );
+        found.extend(table.iter().copied().filter(|process| process.parent == parent && process.pid != parent));
         next += 1;
     }
     found
@@ -129,14 +107,9 @@ fn parse_stat(pid: i32, stat: &str) -> Option<Process> {
 }
 
 fn ps_table() -> Vec<Process> {
-    let output = std::process::Command::new("ps")
-        .args(["-A", "-o", "pid=", "-o", "ppid=", "-o", "stat="])
-        .output();
+    let output = std::process::Command::new("ps").args(["-A", "-o", "pid=", "-o", "ppid=", "-o", "stat="]).output();
     let text = output.map(|output| output.stdout).unwrap_or_default();
-    String::from_utf8_lossy(&text)
-        .lines()
-        .filter_map(parse_ps)
-        .collect()
+    String::from_utf8_lossy(&text).lines().filter_map(parse_ps).collect()
 }
 
 fn parse_ps(line: &str) -> Option<Process> {
@@ -154,26 +127,15 @@ mod tests {
 
     #[test]
     fn a_name_with_blanks_and_parentheses_does_not_shift_the_fields() {
-        let expected = Process {
-            pid: 7,
-            parent: 3,
-            state: 'S',
-        };
+        let expected = Process { pid: 7, parent: 3, state: 'S' };
         assert_eq!(parse_stat(7, "7 (a) b (c) S 3 7 7 0 -1"), Some(expected));
         assert_eq!(parse_ps("    7     3 Ss+"), Some(expected));
     }
 
     #[test]
     fn grandchildren_belong_to_the_tree_and_strangers_do_not() {
-        let table = [(1, 0), (5, 1), (6, 5), (7, 6), (8, 1)].map(|(pid, parent)| Process {
-            pid,
-            parent,
-            state: 'S',
-        });
-        let found: Vec<_> = descent(&table, 5)
-            .iter()
-            .map(|process| process.pid)
-            .collect();
+        let table = [(1, 0), (5, 1), (6, 5), (7, 6), (8, 1)].map(|(pid, parent)| Process { pid, parent, state: 'S' });
+        let found: Vec<_> = descent(&table, 5).iter().map(|process| process.pid).collect();
         assert_eq!(found, [5, 6, 7]);
     }
 

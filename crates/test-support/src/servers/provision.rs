@@ -34,10 +34,7 @@ pub(crate) async fn provision<S: Service>(options: &Options) -> Result<Server<S>
         None => Way::from_environment()?,
     };
     let mut attempts = Attempts::default();
-    for way in Way::ALL
-        .into_iter()
-        .filter(|way| only.is_none_or(|only| only == *way))
-    {
+    for way in Way::ALL.into_iter().filter(|way| only.is_none_or(|only| only == *way)) {
         let obtained = match way {
             Way::Url => by_url::<S>(options).await,
             Way::Docker => by_docker::<S>(options).await,
@@ -52,21 +49,13 @@ pub(crate) async fn provision<S: Service>(options: &Options) -> Result<Server<S>
             Err(Obstacle::Absent(reason)) => attempts.add(way, reason),
             Err(Obstacle::Failed(error)) => {
                 let reason = error.chain();
-                options.step(&format!(
-                    "{} not obtained through {}: {reason}",
-                    S::NAME,
-                    way.describe()
-                ));
+                options.step(&format!("{} not obtained through {}: {reason}", S::NAME, way.describe()));
                 attempts.add(way, reason);
             }
             Err(Obstacle::Fatal(error)) => return Err(error),
         }
     }
-    Err(ServersError::NoWay {
-        server: S::NAME,
-        attempts,
-        remedy: install::remedy(S::URL_VARIABLE),
-    })
+    Err(ServersError::NoWay { server: S::NAME, attempts, remedy: install::remedy(S::URL_VARIABLE) })
 }
 
 /// Why a way led nowhere.
@@ -95,10 +84,7 @@ fn attach<S: Service>() -> Result<Option<Server<S>>, ServersError> {
         (Some(record), Some(url), _) if record.url == url => {
             Ok(Some(Server::new(url, Way::Url, record.host.clone(), None)))
         }
-        (_, None, Some(reason)) => Err(ServersError::Missing {
-            server: S::NAME,
-            reason: reason.to_owned(),
-        }),
+        (_, None, Some(reason)) => Err(ServersError::Missing { server: S::NAME, reason: reason.to_owned() }),
         // Another URL than the run's, or none: the user's own choice.
         _ => Ok(None),
     }
@@ -108,11 +94,8 @@ async fn by_url<S: Service>(options: &Options) -> Result<Server<S>, Obstacle> {
     if !options.url_allowed {
         return Err(Obstacle::Absent("a private server is asked for".to_owned()));
     }
-    let url = env::text(S::URL_VARIABLE)
-        .ok_or_else(|| Obstacle::Absent(format!("{} is not set", S::URL_VARIABLE)))?;
-    wait_until_ready::<S>(&url, None, std::time::Duration::from_secs(15))
-        .await
-        .map_err(Obstacle::Fatal)?;
+    let url = env::text(S::URL_VARIABLE).ok_or_else(|| Obstacle::Absent(format!("{} is not set", S::URL_VARIABLE)))?;
+    wait_until_ready::<S>(&url, None, std::time::Duration::from_secs(15)).await.map_err(Obstacle::Fatal)?;
     Ok(Server::new(url, Way::Url, None, None))
 }
 
@@ -123,10 +106,7 @@ async fn by_docker<S: Service>(options: &Options) -> Result<Server<S>, Obstacle>
         Some((image, tag)) if !tag.contains('/') => (image, tag),
         _ => (descriptor.as_str(), "latest"),
     };
-    options.step(&format!(
-        "starting {} from the image {descriptor} in Docker {version}",
-        S::NAME
-    ));
+    options.step(&format!("starting {} from the image {descriptor} in Docker {version}", S::NAME));
     let name = format!("test-servers-{}-{}", S::SLUG, random::token()?);
     let [port] = random::free_ports()?;
     let (request, url_of) = S::container(GenericImage::new(image, tag), options)?;
@@ -151,9 +131,7 @@ async fn by_binaries<S: Service>(options: &Options, way: Way) -> Result<Server<S
         host.start().await?;
         match wait_until_ready::<S>(&url, Some(&host), S::READY_WITHIN).await {
             Ok(()) => return Ok(Server::new(url, way, Some(host), Some(supervisor))),
-            Err(ServersError::EndedAtStart { log, .. })
-                if attempt < PORT_ATTEMPTS && tells_of_a_taken_port(&log) =>
-            {
+            Err(ServersError::EndedAtStart { log, .. }) if attempt < PORT_ATTEMPTS && tells_of_a_taken_port(&log) => {
                 attempt += 1;
             }
             Err(error) => return Err(error.into()),
@@ -169,15 +147,11 @@ fn tells_of_a_taken_port(log: &str) -> bool {
 async fn by_installation<S: Service>(options: &Options) -> Result<Server<S>, Obstacle> {
     // Found after all: that way has failed already, and installing would not mend it.
     if S::find().is_ok() {
-        return Err(Obstacle::Absent(
-            "the binaries are installed already".to_owned(),
-        ));
+        return Err(Obstacle::Absent("the binaries are installed already".to_owned()));
     }
-    install::install(options)
-        .await
-        .map_err(|obstacle| match obstacle {
-            install::Obstacle::Absent(reason) => Obstacle::Absent(reason),
-            install::Obstacle::Failed(error) => Obstacle::Failed(error),
-        })?;
+    install::install(options).await.map_err(|obstacle| match obstacle {
+        install::Obstacle::Absent(reason) => Obstacle::Absent(reason),
+        install::Obstacle::Failed(error) => Obstacle::Failed(error),
+    })?;
     by_binaries(options, Way::Install).await
 }

@@ -35,22 +35,22 @@ impl Kind for RabbitMq {
     const INNER_PORT: u16 = 5672;
     const READY_WITHIN: Duration = Duration::from_mins(3);
     const ORDERLY: Signal = Signal::TERM;
+    const ORDERLY_COMMAND: &[&str] = &["rabbitmqctl", "stop"];
 
     async fn probe(url: &str) -> Result<(), String> {
-        let connection = Connection::connect(url, ConnectionProperties::default())
-            .await
-            .map_err(|error| error.to_string())?;
-        connection
-            .close(200, "seen to be ready".into())
-            .await
-            .map_err(|error| error.to_string())
+        let connection =
+            Connection::connect(url, ConnectionProperties::default()).await.map_err(|error| error.to_string())?;
+        connection.close(200, "seen to be ready".into()).await.map_err(|error| error.to_string())
     }
 
     fn find() -> Result<PathBuf, String> {
         let folder = candidates()
             .into_iter()
             .find(|folder| is_real(&folder.join("rabbitmq-server")) && is_real(&folder.join("rabbitmqctl")))
-            .ok_or_else(|| "neither /usr/lib/rabbitmq/bin nor a folder on PATH holds `rabbitmq-server` and `rabbitmqctl`".to_owned())?;
+            .ok_or_else(|| {
+                "neither /usr/lib/rabbitmq/bin nor a folder on PATH holds `rabbitmq-server` and `rabbitmqctl`"
+                    .to_owned()
+            })?;
         epmd().map(|_found| folder)
     }
 
@@ -58,40 +58,20 @@ impl Kind for RabbitMq {
         Account::unprivileged(&["rabbitmq"])
     }
 
-    fn set_up(
-        programs: &Path,
-        directory: &Path,
-        _options: &Options,
-    ) -> Result<String, ServersError> {
+    fn set_up(programs: &Path, directory: &Path, _options: &Options) -> Result<String, ServersError> {
         let password = random::token()?;
         let [port, distribution, epmd_port] = random::free_ports()?;
-        let epmd = epmd().map_err(|output| ServersError::Command {
-            command: "epmd".to_owned(),
-            output,
-        })?;
-        let configuration = format!(
-            "listeners.tcp.local = 127.0.0.1:{port}\ndefault_user = {USER}\ndefault_pass = {password}\n"
-        );
+        let epmd = epmd().map_err(|output| ServersError::Command { command: "epmd".to_owned(), output })?;
+        let configuration =
+            format!("listeners.tcp.local = 127.0.0.1:{port}\ndefault_user = {USER}\ndefault_pass = {password}\n");
         write(directory, "rabbitmq.conf", &configuration)?;
         write(directory, "enabled_plugins", "[].\n")?;
         let environment = environment(distribution, epmd_port);
         let program = |name: &str| quoted(&programs.join(name).display().to_string());
-        write(
-            directory,
-            "server.sh",
-            &format!("{environment}exec {}\n", program("rabbitmq-server")),
-        )?;
-        write(
-            directory,
-            "ctl.sh",
-            &format!("{environment}exec {} \"$@\"\n", program("rabbitmqctl")),
-        )?;
+        write(directory, "server.sh", &format!("{environment}exec {}\n", program("rabbitmq-server")))?;
+        write(directory, "ctl.sh", &format!("{environment}exec {} \"$@\"\n", program("rabbitmqctl")))?;
         let epmd = quoted(&epmd.display().to_string());
-        write(
-            directory,
-            "sidecar.sh",
-            &format!("{environment}exec {epmd} -port {epmd_port} -address 127.0.0.1\n"),
-        )?;
+        write(directory, "sidecar.sh", &format!("{environment}exec {epmd} -port {epmd_port} -address 127.0.0.1\n"))?;
         Ok(url(&password, "127.0.0.1", port))
     }
 
@@ -100,13 +80,9 @@ impl Kind for RabbitMq {
         _options: &Options,
     ) -> Result<(ContainerRequest<GenericImage>, UrlOf), ServersError> {
         let password = random::token()?;
-        let request = image
-            .with_env_var("RABBITMQ_DEFAULT_USER", USER)
-            .with_env_var("RABBITMQ_DEFAULT_PASS", &password);
-        Ok((
-            request,
-            Box::new(move |host, port| url(&password, host, port)),
-        ))
+        let request =
+            image.with_env_var("RABBITMQ_DEFAULT_USER", USER).with_env_var("RABBITMQ_DEFAULT_PASS", &password);
+        Ok((request, Box::new(move |host, port| url(&password, host, port))))
     }
 }
 
@@ -138,8 +114,7 @@ fn environment(distribution: u16, epmd_port: u16) -> String {
 
 /// Folders that may hold the programs; Debian's own first, because its `sbin` holds only a wrapper.
 fn candidates() -> Vec<PathBuf> {
-    let on_path =
-        env::find_on_path("rabbitmq-server").and_then(|program| Some(program.parent()?.to_owned()));
+    let on_path = env::find_on_path("rabbitmq-server").and_then(|program| Some(program.parent()?.to_owned()));
     [PathBuf::from("/usr/lib/rabbitmq/bin")]
         .into_iter()
         .chain(on_path)
@@ -154,17 +129,10 @@ fn is_real(program: &Path) -> bool {
 
 /// Erlang's port mapper, which a node would otherwise start by itself and leave behind.
 fn epmd() -> Result<PathBuf, String> {
-    let of_erlang = [
-        "/usr/lib/erlang",
-        "/usr/lib64/erlang",
-        "/usr/local/lib/erlang",
-        "/opt/homebrew/lib/erlang",
-    ]
-    .iter()
-    .flat_map(|home| fs::read_dir(home).into_iter().flatten().flatten())
-    .map(|entry| entry.path().join("bin/epmd"))
-    .find(|path| path.is_file());
-    env::find_on_path("epmd")
-        .or(of_erlang)
-        .ok_or_else(|| "RabbitMQ is there, but not Erlang's `epmd`".to_owned())
+    let of_erlang = ["/usr/lib/erlang", "/usr/lib64/erlang", "/usr/local/lib/erlang", "/opt/homebrew/lib/erlang"]
+        .iter()
+        .flat_map(|home| fs::read_dir(home).into_iter().flatten().flatten())
+        .map(|entry| entry.path().join("bin/epmd"))
+        .find(|path| path.is_file());
+    env::find_on_path("epmd").or(of_erlang).ok_or_else(|| "RabbitMQ is there, but not Erlang's `epmd`".to_owned())
 }

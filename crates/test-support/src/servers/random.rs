@@ -18,10 +18,7 @@ pub(crate) fn free_ports<const N: usize>() -> Result<[u16; N], ServersError> {
     let mut held = Vec::new();
     for port in &mut ports {
         let listener = free_port()?;
-        *port = listener
-            .local_addr()
-            .map_err(ServersError::io("look at a free port"))?
-            .port();
+        *port = listener.local_addr().map_err(ServersError::io("look at a free port"))?.port();
         held.push(listener);
     }
     Ok(ports)

@@ -22,19 +22,8 @@ pub struct Server<S> {
 }
 
 impl<S: Service> Server<S> {
-    pub(crate) fn new(
-        url: String,
-        way: Way,
-        host: Option<Host>,
-        supervisor: Option<Supervisor>,
-    ) -> Self {
-        Self {
-            url,
-            way,
-            host,
-            supervisor,
-            kind: PhantomData,
-        }
+    pub(crate) fn new(url: String, way: Way, host: Option<Host>, supervisor: Option<Supervisor>) -> Self {
+        Self { url, way, host, supervisor, kind: PhantomData }
     }
 
     /// The URL with the credentials of an administrator.
@@ -54,20 +43,14 @@ impl<S: Service> Server<S> {
     /// # Errors
     /// [`ServersError::NotControllable`] if it was given by its URL.
     pub fn control(&self) -> Result<ServerControl<S>, ServersError> {
-        let host = self
-            .host
-            .clone()
-            .ok_or(ServersError::NotControllable { server: S::NAME })?;
+        let host = self.host.clone().ok_or(ServersError::NotControllable { server: S::NAME })?;
         Ok(ServerControl::new(host, self.url.clone()))
     }
 
     /// One line for people, without secrets.
     #[must_use]
     pub fn describe(&self) -> String {
-        let place = self
-            .host
-            .as_ref()
-            .map_or_else(|| "a server of yours".to_owned(), Host::describe);
+        let place = self.host.as_ref().map_or_else(|| "a server of yours".to_owned(), Host::describe);
         format!("{}: {place}, {}", S::NAME, redacted(&self.url))
     }
 
@@ -101,20 +84,15 @@ pub(crate) async fn wait_until_ready<S: Service>(
     let ready = until(within, async || match S::probe(url).await {
         Ok(()) => Look::Done(()),
         Err(refusal) => match host {
-            Some(host) if host.has_ended().await => Look::Never(ServersError::EndedAtStart {
-                server: S::NAME,
-                log: host.log_tail().await,
-            }),
+            Some(host) if host.has_ended().await => {
+                Look::Never(ServersError::EndedAtStart { server: S::NAME, log: host.log_tail().await })
+            }
             _ => Look::NotYet(refusal),
         },
     });
     ready.await.map_err(|unmet| match unmet {
         Unmet::Never(error) => error,
-        Unmet::Late(source) => ServersError::NotReady {
-            server: S::NAME,
-            within,
-            source,
-        },
+        Unmet::Late(source) => ServersError::NotReady { server: S::NAME, within, source },
     })
 }
 

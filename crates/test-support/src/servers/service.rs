@@ -34,6 +34,8 @@ pub(crate) trait Kind: Debug + Send + Sync + Sized + 'static {
     const READY_WITHIN: Duration;
     /// What asks the first process for an orderly end that does not wait for clients.
     const ORDERLY: Signal;
+    /// What asks for the same inside a container, where the signal may not reach the server.
+    const ORDERLY_COMMAND: &[&str];
 
     /// Connects once and disconnects.
     fn probe(url: &str) -> impl Future<Output = Result<(), String>> + Send;
@@ -45,8 +47,7 @@ pub(crate) trait Kind: Debug + Send + Sync + Sized + 'static {
     fn account() -> Account;
 
     /// Writes into the directory what its supervisor is to start; the server's URL.
-    fn set_up(programs: &Path, directory: &Path, options: &Options)
-    -> Result<String, ServersError>;
+    fn set_up(programs: &Path, directory: &Path, options: &Options) -> Result<String, ServersError>;
 
     /// Adds credentials and settings to a container; a function from host and port to the server's URL.
     fn container(
@@ -63,10 +64,7 @@ pub(crate) fn write(directory: &Path, name: &str, text: &str) -> Result<(), Serv
     std::fs::write(&path, text).map_err(ServersError::io(format!("write {}", path.display())))?;
     // Readable for the server's user; the directory lets nobody else in.
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
-    std::fs::set_permissions(&path, mode).map_err(ServersError::io(format!(
-        "open {} for reading",
-        path.display()
-    )))
+    std::fs::set_permissions(&path, mode).map_err(ServersError::io(format!("open {} for reading", path.display())))
 }
 
 /// Quotes a word for the shell.

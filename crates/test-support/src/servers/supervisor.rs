@@ -32,10 +32,7 @@ pub(crate) struct Supervisor {
 
 impl Supervisor {
     /// Starts a supervisor with a private directory of its own, which `account` can reach and remove.
-    pub(crate) fn of_directory(
-        name: &str,
-        account: Account,
-    ) -> Result<(Self, PathBuf), ServersError> {
+    pub(crate) fn of_directory(name: &str, account: Account) -> Result<(Self, PathBuf), ServersError> {
         let mut command = Command::new("sh");
         command.args(["-c", PROCESS_SCRIPT, "test-servers", name]);
         command.args(folders());
@@ -67,10 +64,7 @@ impl Supervisor {
             .spawn()
             .map_err(ServersError::io("start a supervisor (`sh`)"))?;
         let pipe = child.stdin.take();
-        Ok(Self {
-            child: Some(child),
-            pipe,
-        })
+        Ok(Self { child: Some(child), pipe })
     }
 
     fn announced_directory(&mut self) -> Result<PathBuf, ServersError> {
@@ -92,8 +86,7 @@ impl Supervisor {
     /// Lets go of the server: it stays until it is told to quit.
     pub(crate) fn detach(mut self) -> Result<(), ServersError> {
         if let Some(mut pipe) = self.pipe.take() {
-            pipe.write_all(b"detach\n")
-                .map_err(ServersError::io("let go of a supervisor"))?;
+            pipe.write_all(b"detach\n").map_err(ServersError::io("let go of a supervisor"))?;
         }
         self.child = None;
         Ok(())
@@ -128,14 +121,10 @@ pub(crate) fn tell(directory: &Path, word: &str) -> Result<(), ServersError> {
         .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
         .open(&path)
         .map_err(ServersError::io(action()))?;
-    pipe.write_all(format!("{word}\n").as_bytes())
-        .map_err(ServersError::io(action()))
+    pipe.write_all(format!("{word}\n").as_bytes()).map_err(ServersError::io(action()))
 }
 
 /// Where private directories are looked for, the preferred place first.
 fn folders() -> Vec<OsString> {
-    env::temporary_folder()
-        .into_iter()
-        .chain(["/tmp", "/var/tmp", "/dev/shm"].map(OsString::from))
-        .collect()
+    env::temporary_folder().into_iter().chain(["/tmp", "/var/tmp", "/dev/shm"].map(OsString::from)).collect()
 }

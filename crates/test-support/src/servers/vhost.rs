@@ -1,8 +1,6 @@
 //! A place of its own on the broker for each test.
 
-use super::{
-    RabbitMq, database::identifier, error::ServersError, rabbitmq::USER, random, server::Server,
-};
+use super::{RabbitMq, database::identifier, error::ServersError, rabbitmq::USER, random, server::Server};
 
 /// A place on the broker that no other test uses.
 ///
@@ -37,17 +35,10 @@ impl TestVhost {
         self.isolated
     }
 
-    pub(crate) async fn create(
-        server: &Server<RabbitMq>,
-        hint: &str,
-    ) -> Result<Self, ServersError> {
+    pub(crate) async fn create(server: &Server<RabbitMq>, hint: &str) -> Result<Self, ServersError> {
         let prefix = format!("t_{}_{}", identifier(hint), random::token()?);
         let Ok(control) = server.control() else {
-            return Ok(Self {
-                url: server.url().to_owned(),
-                prefix,
-                isolated: false,
-            });
+            return Ok(Self { url: server.url().to_owned(), prefix, isolated: false });
         };
         // One call where `add_vhost` and `set_permissions` would each start an Erlang machine of their own.
         let all = "<<\".*\">>";
@@ -56,17 +47,12 @@ impl TestVhost {
              rabbit_auth_backend_internal:set_permissions(<<\"{USER}\">>, <<\"{prefix}\">>, {all}, {all}, {all}, <<\"{USER}\">>)."
         );
         control.ctl(&["eval", &expression]).await?;
-        let mut url =
-            url::Url::parse(server.url()).map_err(|_unreadable| ServersError::Setting {
-                name: "AMQP_URL",
-                value: "(not shown)".to_owned(),
-                expected: "a URL such as amqp://user:password@host:5672/%2f",
-            })?;
+        let mut url = url::Url::parse(server.url()).map_err(|_unreadable| ServersError::Setting {
+            name: "AMQP_URL",
+            value: "(not shown)".to_owned(),
+            expected: "a URL such as amqp://user:password@host:5672/%2f",
+        })?;
         url.set_path(&prefix);
-        Ok(Self {
-            url: url.into(),
-            prefix,
-            isolated: true,
-        })
+        Ok(Self { url: url.into(), prefix, isolated: true })
     }
 }

@@ -47,14 +47,10 @@ impl Way {
         let Some(value) = env::text(env::FORCED_WAY) else {
             return Ok(None);
         };
-        Self::ALL
-            .into_iter()
-            .find(|way| way.word() == value)
-            .map(Some)
-            .ok_or(ServersError::Setting {
-                name: env::FORCED_WAY,
-                value,
-                expected: "url, docker, installed or install",
-            })
+        Self::ALL.into_iter().find(|way| way.word() == value).map(Some).ok_or(ServersError::Setting {
+            name: env::FORCED_WAY,
+            value,
+            expected: "url, docker, installed or install",
+        })
     }
 }

@@ -2,11 +2,16 @@
 
 use std::{
     collections::BTreeMap,
+    pin::pin,
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use futures_util::{StreamExt, stream};
+use futures_util::{
+    StreamExt,
+    future::{Either, select},
+    stream,
+};
 
 use super::{
     PublishPendingOutboxEventsUseCase,
@@ -42,9 +47,7 @@ enum Gate {
     Open,
     /// The breaker is half open: the next run is the probe, others wait.
     OneProbe,
-    Closed {
-        wait: Duration,
-    },
+    Closed,
 }
 
 impl<'a> Batch<'a> {
@@ -67,19 +70,28 @@ impl<'a> Batch<'a> {
         self.destinations().iter().map(|(destination, state)| (destination.clone(), state.confirmed)).collect()
     }
 
-    /// Publishes all runs and tells how each ended. Renews the lease at half time while runs are left.
+    /// Publishes all runs and tells how each ended. Renews the lease at half time for as long as that takes.
     pub(super) async fn publish(&self, runs: Vec<Run>) -> Vec<RunEnd> {
-        let all = runs.len();
-        let mut ends = Vec::with_capacity(all);
-        let mut running =
-            stream::iter(runs).map(|run| self.publish_run(run)).buffer_unordered(self.relay.policy.window.max(1));
-        while let Some(end) = running.next().await {
-            ends.push(end);
-            if ends.len() < all && self.past_half_time() {
-                self.renew().await;
+        let window = self.relay.policy.window.max(1);
+        let mut ends =
+            pin!(stream::iter(runs).map(|run| self.publish_run(run)).buffer_unordered(window).collect::<Vec<_>>());
+        let half = self.relay.policy.lease / 2;
+        let mut wait = (self.claimed_at + half).saturating_sub(self.relay.clock.monotonic());
+        loop {
+            match select(ends.as_mut(), self.relay.clock.sleep(wait)).await {
+                Either::Left((ends, _)) => return ends,
+                Either::Right(((), _)) => {}
+            }
+            // The confirms are read on while the lease is renewed, and no renewal is dropped half way.
+            match select(ends.as_mut(), pin!(self.renew())).await {
+                Either::Left((ends, renewal)) => {
+                    renewal.await;
+                    return ends;
+                }
+                Either::Right((Some(next), _)) => wait = next,
+                Either::Right((None, _)) => return ends.await,
             }
         }
-        ends
     }
 
     async fn publish_run(&self, run: Run) -> RunEnd {
@@ -129,12 +141,12 @@ impl<'a> Batch<'a> {
     async fn send(&self, event: &OutboxEvent) -> Result<(), Reason> {
         let relay = self.relay;
         if self.stop.is_set() {
-            return Err(Reason::Held { wait: Duration::ZERO });
+            return Err(Reason::NotSent);
         }
         let begun = relay.clock.monotonic();
         if begun + relay.policy.send_margin >= self.lease_ends() {
             tracing::warn!(event.id = %event.id, "not sent: the lease is about to end");
-            return Err(Reason::Held { wait: Duration::ZERO });
+            return Err(Reason::NotSent);
         }
         let destination = match relay.publisher.destination(event) {
             Ok(destination) => destination,
@@ -164,7 +176,7 @@ impl<'a> Batch<'a> {
         if let (FailureClass::Unavailable, Some(destination)) = (class, &destination) {
             // What was not sent yet would only wait for the same time-out.
             if let Some(state) = self.destinations().get_mut(destination) {
-                state.gate = Gate::Closed { wait: self.relay.policy.breaker.first_pause };
+                state.gate = Gate::Closed;
             }
         }
         Reason::Failed { destination, failure }
@@ -176,17 +188,17 @@ impl<'a> Batch<'a> {
             let gate = match self.relay.breaker_state(destination) {
                 BreakerState::Closed => Gate::Open,
                 BreakerState::HalfOpen => Gate::OneProbe,
-                BreakerState::Open { remaining } => Gate::Closed { wait: remaining },
+                BreakerState::Open { .. } => Gate::Closed,
             };
             destinations.insert(destination.clone(), InBatch { gate, confirmed: 0 });
         }
         match destinations.get_mut(destination).map(|state| &mut state.gate) {
             None | Some(Gate::Open) => Ok(()),
             Some(gate @ Gate::OneProbe) => {
-                *gate = Gate::Closed { wait: self.relay.policy.breaker.first_pause };
+                *gate = Gate::Closed;
                 Ok(())
             }
-            Some(Gate::Closed { wait }) => Err(Reason::Held { wait: *wait }),
+            Some(Gate::Closed) => Err(Reason::Paused { destination: destination.clone() }),
         }
     }
 
@@ -194,24 +206,22 @@ impl<'a> Batch<'a> {
         self.destinations.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn past_half_time(&self) -> bool {
-        let left = self.lease_ends().saturating_sub(self.relay.clock.monotonic());
-        left < self.relay.policy.lease / 2
-    }
-
-    async fn renew(&self) {
+    /// Renews the lease and tells when to do so again; `None`: the claim is gone.
+    async fn renew(&self) -> Option<Duration> {
+        let lease = self.relay.policy.lease;
         let before = self.relay.clock.monotonic();
-        match self.relay.store.renew(self.token, self.relay.policy.lease).await {
-            Ok(true) => {
-                *self.lease_ends.lock().unwrap_or_else(PoisonError::into_inner) = before + self.relay.policy.lease;
-            }
+        let (ends, next) = match self.relay.store.renew(self.token, lease).await {
+            Ok(true) => (before + lease, Some(lease / 2)),
             Ok(false) => {
-                // Reaped: stop sending at once.
-                *self.lease_ends.lock().unwrap_or_else(PoisonError::into_inner) = Duration::ZERO;
+                tracing::warn!("the lease is gone: nothing more of its claim is sent");
+                (Duration::ZERO, None)
             }
             Err(error) => {
                 tracing::warn!(error = &error as &dyn std::error::Error, "the lease could not be renewed");
+                return Some(lease / 10);
             }
-        }
+        };
+        *self.lease_ends.lock().unwrap_or_else(PoisonError::into_inner) = ends;
+        next
     }
 }

@@ -21,8 +21,10 @@ pub(super) struct RunEnd {
 /// Why an event was not confirmed.
 #[derive(Debug)]
 pub(super) enum Reason {
-    /// It was not sent: the process stops, the lease ends, or the destination pauses.
-    Held { wait: Duration },
+    /// It was not sent: the process stops, or the lease ends.
+    NotSent,
+    /// It was not sent: its destination takes nothing for now.
+    Paused { destination: Destination },
     /// It was sent and failed, or could not be sent at all.
     Failed { destination: Option<Destination>, failure: PublishFailure },
 }
@@ -39,6 +41,14 @@ impl RunEnd {
 
 pub(super) const fn nothing_confirmed(lane: LaneId) -> ConfirmedRun {
     ConfirmedRun { lane, confirmed: Vec::new() }
+}
+
+/// What the batch showed about a destination.
+#[derive(Debug, Clone, Copy)]
+struct Judged {
+    verdict: Verdict,
+    /// How long it is not worth claiming what was held back for it: computed once, so that one statement releases all.
+    wait: Duration,
 }
 
 /// One settling statement.
@@ -67,9 +77,9 @@ impl PublishPendingOutboxEventsUseCase {
         confirmed_at: &BTreeMap<Destination, u32>,
         lease_ends: Duration,
     ) -> Result<(), StoreError> {
-        let verdicts = self.judge(&ended, confirmed_at);
+        let judged = self.judge(&ended, confirmed_at);
         let mut result = Ok(());
-        for step in self.steps(ended, &verdicts) {
+        for step in self.steps(ended, &judged) {
             // A step that fails must not keep the others from being written.
             if let Err(error) = self.write(token, &step, lease_ends).await {
                 result = Err(error);
@@ -79,7 +89,7 @@ impl PublishPendingOutboxEventsUseCase {
     }
 
     /// Asks each destination's breaker whose fault the failures were.
-    fn judge(&self, ended: &[RunEnd], confirmed_at: &BTreeMap<Destination, u32>) -> BTreeMap<Destination, Verdict> {
+    fn judge(&self, ended: &[RunEnd], confirmed_at: &BTreeMap<Destination, u32>) -> BTreeMap<Destination, Judged> {
         let mut outcomes: BTreeMap<&Destination, BatchOutcome> = BTreeMap::new();
         for (destination, confirmed) in confirmed_at {
             outcomes.entry(destination).or_default().confirmed = *confirmed;
@@ -90,38 +100,48 @@ impl PublishPendingOutboxEventsUseCase {
             }
         }
         let now = self.clock.monotonic();
-        let mut verdicts = BTreeMap::new();
+        let mut judged = BTreeMap::new();
         for (destination, outcome) in outcomes {
             let mut state = self.state();
             let breaker = state.breakers.entry(destination.clone()).or_default();
             let was_closed = breaker.state(now) == BreakerState::Closed;
             let verdict = breaker.judge(outcome, now, &self.policy.breaker);
-            let is_closed = breaker.state(now) == BreakerState::Closed;
+            let (is_closed, wait) = match breaker.state(now) {
+                BreakerState::Closed => (true, Duration::ZERO),
+                BreakerState::Open { remaining } => (false, remaining),
+                // The probe said nothing about the destination: the next one decides.
+                BreakerState::HalfOpen => (false, self.policy.breaker.first_pause),
+            };
             drop(state);
             if was_closed != is_closed {
                 tracing::warn!(%destination, open = !is_closed, "the circuit breaker changed");
                 self.observer.observe(&OutboxSignal::BreakerChanged { destination, open: !is_closed });
             }
-            verdicts.insert(destination.clone(), verdict);
+            judged.insert(destination.clone(), Judged { verdict, wait });
         }
-        verdicts
+        judged
     }
 
-    fn steps(&self, ended: Vec<RunEnd>, verdicts: &BTreeMap<Destination, Verdict>) -> Vec<Step> {
+    fn steps(&self, ended: Vec<RunEnd>, judged: &BTreeMap<Destination, Judged>) -> Vec<Step> {
         let (mut finished, mut failed) = (Vec::new(), Vec::new());
         let mut released: BTreeMap<Duration, Vec<ConfirmedRun>> = BTreeMap::new();
         for RunEnd { run, stopped } in ended {
             match stopped {
                 None => finished.push(run),
-                Some((_, Reason::Held { wait })) => released.entry(wait).or_default().push(run),
+                Some((_, Reason::NotSent)) => released.entry(Duration::ZERO).or_default().push(run),
+                Some((_, Reason::Paused { destination })) => {
+                    let wait = judged.get(&destination).map_or(self.policy.breaker.first_pause, |judged| judged.wait);
+                    released.entry(wait).or_default().push(run);
+                }
                 Some((event, Reason::Failed { destination, failure })) => {
-                    let verdict = destination.and_then(|destination| verdicts.get(&destination));
+                    let verdict =
+                        destination.and_then(|destination| judged.get(&destination)).map(|judged| judged.verdict);
                     match (failure.class(), verdict) {
                         (
                             FailureClass::Unavailable | FailureClass::Rejected | FailureClass::Unroutable,
                             Some(Verdict::Destination { pause }),
                         ) => {
-                            released.entry(*pause).or_default().push(run);
+                            released.entry(pause).or_default().push(run);
                         }
                         (FailureClass::Unavailable, _) => {
                             released.entry(self.policy.breaker.first_pause).or_default().push(run);

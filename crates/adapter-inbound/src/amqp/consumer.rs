@@ -1,0 +1,146 @@
+//! The consumer: subscribes again and again until it is stopped.
+
+use std::{fmt, sync::Arc};
+
+use application_core::ports::{Clock, ParkingPort, Random};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    handle::HandleMessage,
+    observer::{ConsumerObserver, ConsumerSignal},
+    park::Parker,
+    pauses::{Pauses, sleep},
+    readiness::{ConsumerReadiness, State},
+    session::{Session, SessionEnd},
+    settings::{ConsumerSettings, InvalidConsumerSettings},
+    store::Store,
+    work::Worker,
+};
+use crate::causes::with_causes;
+
+/// What a consumer is made of, besides its settings.
+pub struct ConsumerParts {
+    /// The use case with its handler.
+    pub handler: Arc<dyn HandleMessage>,
+    /// The record of parked aggregates.
+    pub parking: Arc<dyn ParkingPort>,
+    /// Delays and lag.
+    pub clock: Arc<dyn Clock>,
+    /// Jitter.
+    pub random: Arc<dyn Random>,
+    /// Metrics.
+    pub observer: Arc<dyn ConsumerObserver>,
+}
+
+impl fmt::Debug for ConsumerParts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConsumerParts").field("consumer", self.handler.consumer()).finish_non_exhaustive()
+    }
+}
+
+/// Consumes one queue with one handler.
+///
+/// # Delivery
+/// See the module's page: at least once from the broker, one effect per consumer name, in order per aggregate.
+pub struct AmqpConsumer {
+    worker: Arc<Worker>,
+    readiness: ConsumerReadiness,
+}
+
+impl AmqpConsumer {
+    /// Checks the settings and puts the parts together; nothing is connected yet.
+    ///
+    /// # Errors
+    /// [`InvalidConsumerSettings`] with every problem.
+    pub fn try_new(settings: ConsumerSettings, parts: ConsumerParts) -> Result<Self, InvalidConsumerSettings> {
+        let problems = settings.problems();
+        let backoff = match settings.backoff() {
+            Ok(backoff) if problems.is_empty() => backoff,
+            _ => return Err(InvalidConsumerSettings { problems }),
+        };
+        let ConsumerParts { handler, parking, clock, random, observer } = parts;
+        let consumer = handler.consumer().clone();
+        let store = Store::new(
+            consumer.clone(),
+            parking,
+            Arc::clone(&clock),
+            Arc::clone(&random),
+            Arc::clone(&observer),
+            settings.outage.clone(),
+        );
+        let parker = Parker::new(&settings);
+        let slots = Semaphore::new(usize::from(settings.concurrency));
+        let worker = Worker { settings, backoff, consumer, handler, store, parker, slots, clock, random, observer };
+        Ok(Self { worker: Arc::new(worker), readiness: ConsumerReadiness::new() })
+    }
+
+    /// Whether the consumer is subscribed.
+    #[must_use]
+    pub fn readiness(&self) -> Arc<ConsumerReadiness> {
+        Arc::new(self.readiness.clone())
+    }
+
+    /// Consumes until `stop`; whatever is lost meanwhile is connected anew, with growing pauses.
+    ///
+    /// Nothing is ever given up here: a wrong password, too, is tried again, and readiness says why.
+    ///
+    /// # Delivery
+    /// At the stop, running tries end within the grace and are acknowledged; everything else goes back to the queue.
+    ///
+    /// # Cancellation
+    /// Dropping the call drops running handlers, whose transactions are rolled back; their messages are delivered again.
+    pub async fn run(&self, stop: CancellationToken) {
+        let worker = &self.worker;
+        let mut pauses = Pauses::new(&worker.settings.outage);
+        while !stop.is_cancelled() {
+            let started = worker.clock.monotonic();
+            let Some(reason) = self.session(&stop).await else { break };
+            if worker.clock.monotonic().saturating_sub(started) > worker.settings.outage.longest_pause {
+                pauses.reset();
+            }
+            self.readiness.set(State::Not(reason.clone()));
+            let pause = pauses.draw(&*worker.random);
+            tracing::warn!(consumer = %worker.consumer, reason, ?pause, "not consuming; connecting again after a pause");
+            if sleep(&*worker.clock, pause, &stop).await.is_none() {
+                break;
+            }
+        }
+        self.readiness.set(State::Not("stopped".to_owned()));
+        worker.parker.close().await;
+        tracing::info!(consumer = %worker.consumer, "the consumer stopped");
+    }
+
+    /// One subscription; gives the reason of its end, or nothing when the stop was asked for.
+    async fn session(&self, stop: &CancellationToken) -> Option<String> {
+        let worker = &self.worker;
+        let opening = async {
+            // Without a parking queue, the first message that cannot be handled would hold up everything behind it.
+            worker.parker.prepare().await?;
+            Session::open(&worker.settings).await
+        };
+        let mut session = match stop.run_until_cancelled(opening).await? {
+            Ok(session) => session,
+            Err(error) => return Some(with_causes(&error)),
+        };
+        tracing::info!(consumer = %worker.consumer, queue = worker.settings.queue, "consuming");
+        self.readiness.set(State::Consuming);
+        worker.observe(&ConsumerSignal::Subscribed);
+        let lost = match session.consume(worker, stop).await {
+            SessionEnd::Stopped => None,
+            SessionEnd::Lost(reason) => {
+                worker.observe(&ConsumerSignal::SubscriptionLost);
+                Some(reason)
+            }
+        };
+        self.readiness.set(State::Not(lost.clone().unwrap_or_else(|| "stopping".to_owned())));
+        session.finish(worker).await;
+        lost
+    }
+}
+
+impl fmt::Debug for AmqpConsumer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AmqpConsumer").field("settings", &self.worker.settings).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,240 @@
+//! Handling the parked messages of one aggregate after their cause was put right.
+//!
+//! The request is a message in the work queue, so that it reaches the consumer that is active, in the aggregate's own
+//! lane: while the consumer handles it, no other message of the aggregate is handled or parked. The consumer takes the
+//! parked messages in order straight from the parking queue and lifts the mark after the last one; nothing can overtake.
+//! If one fails again, it and those behind it stay parked, and so does the mark.
+
+use application_core::outbox::{AggregateId, AggregateType, EventId};
+use lapin::{
+    BasicProperties, Channel,
+    message::BasicGetMessage,
+    options::{BasicAckOptions, BasicGetOptions, ConfirmSelectOptions},
+    types::{AMQPValue, FieldTable},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    connection::{AmqpError, Purpose, channel, connect, within},
+    decode::decode,
+    observer::ConsumerSignal,
+    park::{close, publish_to_queue, short},
+    pauses::{Pauses, sleep},
+    settings::ConsumerSettings,
+    work::{Ending, Worker},
+};
+use crate::causes::with_causes;
+
+const UNPARK: &str = "x-unpark";
+const DISCARD: &str = "x-unpark-discard";
+const AGGREGATE_TYPE: &str = "x-aggregate-type";
+const AGGREGATE_ID: &str = "x-aggregate-id";
+
+/// Asks the consumer to handle the parked messages of an aggregate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnparkRequest {
+    /// The aggregate's type.
+    pub aggregate_type: AggregateType,
+    /// The aggregate's identifier.
+    pub aggregate_id: AggregateId,
+    /// A parked message to throw away instead of handling it, because it can never be handled.
+    pub discard: Option<EventId>,
+}
+
+impl UnparkRequest {
+    /// Reads a request; `None`: the delivery is none.
+    pub(super) fn from_headers(properties: &BasicProperties) -> Option<Self> {
+        let table = properties.headers().as_ref()?.inner();
+        let text = |name: &str| match table.get(name)? {
+            AMQPValue::LongString(text) => std::str::from_utf8(text.as_bytes()).ok(),
+            AMQPValue::ShortString(text) => Some(text.as_str()),
+            _ => None,
+        };
+        table.get(UNPARK)?;
+        Some(Self {
+            aggregate_type: AggregateType::try_new(text(AGGREGATE_TYPE)?).ok()?,
+            aggregate_id: AggregateId::try_new(text(AGGREGATE_ID)?).ok()?,
+            discard: match table.get(DISCARD) {
+                None => None,
+                Some(_) => Some(text(DISCARD)?.parse().ok()?),
+            },
+        })
+    }
+
+    fn to_properties(&self) -> BasicProperties {
+        let mut headers = FieldTable::default();
+        headers.insert(short(UNPARK), AMQPValue::Boolean(true));
+        let mut insert = |name: &str, text: String| {
+            headers.insert(short(name), AMQPValue::LongString(text.into()));
+        };
+        insert(AGGREGATE_TYPE, self.aggregate_type.to_string());
+        insert(AGGREGATE_ID, self.aggregate_id.to_string());
+        if let Some(event) = self.discard {
+            insert(DISCARD, event.to_string());
+        }
+        BasicProperties::default().with_delivery_mode(2).with_headers(headers)
+    }
+}
+
+/// Puts a request into the work queue and waits for the broker's confirm; the consumer acts on it when its turn comes.
+///
+/// # Delivery
+/// At least once; a repeated request finds nothing left to do.
+///
+/// # Errors
+/// [`AmqpError`]; the request may be in the queue all the same.
+pub async fn request_unpark(settings: &ConsumerSettings, request: &UnparkRequest) -> Result<(), AmqpError> {
+    let connection = connect(settings, Purpose::Unpark).await?;
+    let channel = channel(&connection, settings.connect_timeout).await?;
+    let confirm = channel.confirm_select(ConfirmSelectOptions::default());
+    within(settings.connect_timeout, "asking for confirms", confirm).await?;
+    let properties = request.to_properties();
+    let result = publish_to_queue(&channel, &settings.queue, b"", properties, settings.confirm_timeout).await;
+    close(&connection, settings.connect_timeout).await;
+    result
+}
+
+/// How one pass over the parking queue ended.
+enum Pass {
+    /// Every parked message of the aggregate was handled.
+    Emptied {
+        messages: u32,
+    },
+    /// One could not be handled; it is still parked.
+    Stuck {
+        event: EventId,
+        reason: String,
+    },
+    Closing,
+}
+
+impl Worker {
+    /// Handles what is parked of the aggregate; `None`: closing.
+    pub(super) async fn unpark(&self, request: &UnparkRequest, closing: &CancellationToken) -> Option<()> {
+        let UnparkRequest { aggregate_type, aggregate_id, .. } = request;
+        let mut pauses = Pauses::new(&self.settings.outage);
+        loop {
+            match self.pass(request, closing).await {
+                Ok(Pass::Emptied { messages }) => {
+                    self.store.unpark(aggregate_type, aggregate_id, closing).await?;
+                    tracing::info!(consumer = %self.consumer, %aggregate_type, %aggregate_id, messages, "an aggregate was unparked");
+                    self.observe(&ConsumerSignal::Unparked { messages });
+                    return Some(());
+                }
+                Ok(Pass::Stuck { event, reason }) => {
+                    tracing::warn!(consumer = %self.consumer, %aggregate_type, %aggregate_id, event.id = %event, reason, "an aggregate stays parked");
+                    return Some(());
+                }
+                Ok(Pass::Closing) => return None,
+                Err(error) => {
+                    let error = with_causes(&error);
+                    tracing::warn!(consumer = %self.consumer, error, "the parking queue could not be read");
+                }
+            }
+            sleep(&*self.clock, pauses.draw(&*self.random), closing).await?;
+        }
+    }
+
+    /// Goes over the parking queue once. Messages of other aggregates are held without an acknowledgement, so that they
+    /// are not met again, and go back to their places when the connection closes.
+    async fn pass(&self, request: &UnparkRequest, closing: &CancellationToken) -> Result<Pass, AmqpError> {
+        let limit = self.settings.connect_timeout;
+        let connection = connect(&self.settings, Purpose::Unpark).await?;
+        let channel = channel(&connection, limit).await?;
+        let result = self.walk(&channel, request, closing).await;
+        close(&connection, limit).await;
+        result
+    }
+
+    async fn walk(
+        &self,
+        channel: &Channel,
+        request: &UnparkRequest,
+        closing: &CancellationToken,
+    ) -> Result<Pass, AmqpError> {
+        let limit = self.settings.connect_timeout;
+        // Other lanes may park meanwhile; only what was there at the start can be this aggregate's.
+        let (mut messages, mut left) = (0, None);
+        loop {
+            let getting = channel.basic_get(short(&self.settings.parking_queue), BasicGetOptions::default());
+            let Some(parked) = within(limit, "reading the parking queue", getting).await? else { break };
+            if let Some(pass) = self.again(&parked, request, &mut messages, closing).await? {
+                return Ok(pass);
+            }
+            let remaining = left.map_or(parked.message_count, |left: u32| left.saturating_sub(1));
+            if remaining == 0 {
+                break;
+            }
+            left = Some(remaining);
+        }
+        Ok(Pass::Emptied { messages })
+    }
+
+    /// Handles one parked message if it is the aggregate's; gives how the pass ended, if it did.
+    async fn again(
+        &self,
+        parked: &BasicGetMessage,
+        request: &UnparkRequest,
+        messages: &mut u32,
+        closing: &CancellationToken,
+    ) -> Result<Option<Pass>, AmqpError> {
+        let delivery = &parked.delivery;
+        let Ok(message) =
+            decode(self.settings.format, self.settings.max_body_bytes, &delivery.properties, &delivery.data)
+        else {
+            return Ok(None);
+        };
+        if message.aggregate_type != request.aggregate_type || message.aggregate_id != request.aggregate_id {
+            return Ok(None);
+        }
+        if request.discard == Some(message.id) {
+            tracing::warn!(consumer = %self.consumer, event.id = %message.id, "a parked message is discarded by request");
+        } else {
+            match self.tries(&message, closing).await {
+                None => return Ok(Some(Pass::Closing)),
+                Some(Ending::GivenUp { reason, .. }) => {
+                    return Ok(Some(Pass::Stuck { event: message.id, reason }));
+                }
+                Some(Ending::Handled) => *messages += 1,
+            }
+        }
+        let acknowledging = delivery.acker.ack(BasicAckOptions::default());
+        let limit = self.settings.connect_timeout;
+        within(limit, "acknowledging a parked message", acknowledging).await?;
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request() -> UnparkRequest {
+        UnparkRequest {
+            aggregate_type: AggregateType::from_stored("work-log"),
+            aggregate_id: AggregateId::from_stored("7"),
+            discard: Some("0198c5a0-0000-7000-8000-000000000001".parse().unwrap()),
+        }
+    }
+
+    #[test]
+    fn a_request_survives_its_headers() {
+        let all = request();
+        assert_eq!(UnparkRequest::from_headers(&all.to_properties()), Some(all.clone()));
+        let without = UnparkRequest { discard: None, ..all };
+        assert_eq!(UnparkRequest::from_headers(&without.to_properties()), Some(without));
+    }
+
+    #[test]
+    fn a_request_that_cannot_be_read_is_an_ordinary_message() {
+        let broken = |name: &str, value: AMQPValue| {
+            let mut headers = request().to_properties().headers().clone().unwrap();
+            headers.insert(short(name), value);
+            UnparkRequest::from_headers(&BasicProperties::default().with_headers(headers))
+        };
+        assert_eq!(broken(DISCARD, AMQPValue::LongString("none".into())), None);
+        assert_eq!(broken(AGGREGATE_ID, AMQPValue::LongString("".into())), None);
+        assert_eq!(broken(AGGREGATE_TYPE, AMQPValue::LongString(vec![0xFF].into())), None);
+        assert_eq!(UnparkRequest::from_headers(&BasicProperties::default()), None);
+    }
+}

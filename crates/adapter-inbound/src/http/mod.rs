@@ -1,0 +1,15 @@
+//! The operations HTTP: health and metrics for the cluster, and an operator's actions for this machine.
+
+mod health;
+mod metrics;
+mod ops;
+mod problem_details;
+mod server;
+mod settings;
+
+pub use health::{HealthPolicy, health_router};
+pub use metrics::{METRICS_CONTENT_TYPE, metrics_router};
+pub use ops::{OpsAccess, ops_router};
+pub use problem_details::ProblemDetails;
+pub use server::{BoundServer, HttpServerError, ServerLimits, bind};
+pub use settings::{InvalidOperationsSettings, OperationsSettings};

@@ -1,0 +1,290 @@
+//! One destination's channel: opened when needed, driven by one task.
+//!
+//! Only this task publishes on the channel. The client numbers a message and queues its frames in two steps; two tasks
+//! could do so in different orders, and each would then be told the fate of the other's message.
+
+use std::{future::poll_fn, pin::Pin, sync::Arc, time::Duration};
+
+use application_core::outbox::{FailureClass, PublishFailure};
+use lapin::{Channel, Confirmation, options::BasicPublishOptions, types::ShortString};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::sleep,
+};
+use uuid::Uuid;
+
+use super::{
+    connection::{Link, Live},
+    failure::{broker_limit, outcome, words},
+    in_flight::InFlight,
+    message::Message,
+    publisher::SizeLimit,
+};
+
+/// How many waiting messages are taken at once.
+const BATCH: usize = 256;
+/// A channel on which nothing was published for this long is closed.
+const IDLE: Duration = Duration::from_secs(300);
+/// So many confirms that nobody waits for any more, and the channel is replaced.
+const MOST_FORGOTTEN: usize = 1_000;
+/// AMQP's reply code for an orderly end.
+const REPLY_SUCCESS: u16 = 200;
+
+/// A message on its way, and who waits for its fate.
+pub(super) struct Request {
+    pub(super) exchange: ShortString,
+    pub(super) routing_key: ShortString,
+    pub(super) message: Message,
+    pub(super) answer: oneshot::Sender<Result<(), PublishFailure>>,
+}
+
+/// What is remembered of a message that was sent.
+struct Sent {
+    id: Uuid,
+    bytes: usize,
+    answer: oneshot::Sender<Result<(), PublishFailure>>,
+    /// The broker's words, if it gave the message back.
+    returned: Option<String>,
+}
+
+type Answer = lapin::Result<Confirmation>;
+type Confirm = Pin<Box<dyn Future<Output = Answer> + Send>>;
+
+/// The task.
+pub(super) struct ChannelTask {
+    link: Arc<Link>,
+    limit: Arc<SizeLimit>,
+    open_timeout: Duration,
+    requests: mpsc::UnboundedReceiver<Request>,
+    waiting: Vec<Request>,
+    open: Option<Open>,
+    in_flight: InFlight<Sent, Confirm>,
+}
+
+struct Open {
+    live: Arc<Live>,
+    channel: Arc<Channel>,
+    /// Whether the broker has answered a message on it. Until then messages go one at a time: what the client has
+    /// queued when the broker closes a channel is sent on the closed channel, and costs the whole connection.
+    proven: bool,
+}
+
+impl ChannelTask {
+    /// Starts the task for one destination. It ends when the sender is dropped.
+    pub(super) fn start(
+        link: Arc<Link>,
+        limit: Arc<SizeLimit>,
+        open_timeout: Duration,
+    ) -> mpsc::UnboundedSender<Request> {
+        let (sender, requests) = mpsc::unbounded_channel();
+        let task = Self {
+            link,
+            limit,
+            open_timeout,
+            requests,
+            waiting: Vec::with_capacity(BATCH),
+            open: None,
+            in_flight: InFlight::new(),
+        };
+        tokio::spawn(task.run());
+        sender
+    }
+
+    async fn run(mut self) {
+        loop {
+            let room = self.room();
+            let idle = self.open.is_some() && self.in_flight.is_empty();
+            tokio::select! {
+                biased;
+                completed = poll_fn(|cx| self.in_flight.poll_completed(cx)), if !self.in_flight.is_empty() => {
+                    self.settle(completed);
+                }
+                taken = self.requests.recv_many(&mut self.waiting, room), if room > 0 => {
+                    if taken == 0 {
+                        break;
+                    }
+                    self.send_waiting().await;
+                }
+                () = sleep(IDLE), if idle => self.close_channel(),
+            }
+        }
+        // Nobody can ask any more; what was asked is still answered.
+        while !self.in_flight.is_empty() {
+            let completed = poll_fn(|cx| self.in_flight.poll_completed(cx)).await;
+            self.settle(completed);
+        }
+        self.close_channel();
+    }
+
+    fn room(&self) -> usize {
+        match &self.open {
+            Some(open) if open.proven => BATCH,
+            _ if self.in_flight.is_empty() => 1,
+            _ => 0,
+        }
+    }
+
+    async fn send_waiting(&mut self) {
+        for request in std::mem::take(&mut self.waiting) {
+            if request.answer.is_closed() {
+                continue;
+            }
+            match self.open_channel().await {
+                Ok(channel) => self.send(channel, request),
+                Err(reason) => {
+                    fail(request.answer, &reason);
+                    self.fail_waiting(&reason);
+                }
+            }
+        }
+    }
+
+    /// The channel, opened if there is none or its connection is gone.
+    async fn open_channel(&mut self) -> Result<Arc<Channel>, String> {
+        let live = self.link.live()?;
+        if let Some(open) = &self.open
+            && Arc::ptr_eq(&open.live, &live)
+            && open.channel.status().connected()
+        {
+            return Ok(Arc::clone(&open.channel));
+        }
+        self.give_up("the channel was closed");
+        let channel = Arc::new(live.open_confirming_channel(self.open_timeout).await?);
+        self.open = Some(Open { live, channel: Arc::clone(&channel), proven: false });
+        Ok(channel)
+    }
+
+    fn send(&mut self, channel: Arc<Channel>, request: Request) {
+        let Request { exchange, routing_key, message, answer } = request;
+        let sent = Sent { id: message.id, bytes: message.body.len(), answer, returned: None };
+        let confirm = async move {
+            let options = BasicPublishOptions { mandatory: true, immediate: false };
+            let confirm = {
+                let body = message.body;
+                channel.basic_publish(exchange, routing_key, options, &body, message.properties).await?
+            };
+            confirm.await
+        };
+        self.in_flight.push(sent, Box::pin(confirm));
+    }
+
+    /// Answers whoever waits for these messages.
+    fn settle(&mut self, mut completed: Vec<(Sent, Answer)>) {
+        self.attribute_returns(&mut completed);
+        let mut broken = None;
+        for (sent, answer) in completed {
+            let result = outcome(&answer, sent.returned.as_deref(), sent.bytes);
+            match (&answer, &mut self.open) {
+                (Ok(Confirmation::Ack(_) | Confirmation::Nack(_)), Some(open)) => open.proven = true,
+                (Ok(Confirmation::Ack(_) | Confirmation::Nack(_)), None) => {}
+                (Ok(Confirmation::NotRequested), _) => {
+                    let error = std::io::Error::other("the channel is not in confirm mode");
+                    broken = Some(lapin::Error::from(error));
+                }
+                (Err(error), _) => broken = Some(error.clone()),
+            }
+            // Whoever waited may have gone meanwhile.
+            let _ = sent.answer.send(result);
+        }
+        match broken {
+            Some(error) => self.channel_broke(&error),
+            None => self.forget_the_forgotten(),
+        }
+    }
+
+    /// Finds the messages that the broker gave back, by their ids: the client pairs returns and confirms at random.
+    fn attribute_returns(&mut self, completed: &mut [(Sent, Answer)]) {
+        let mut returns = Vec::new();
+        for (_, answer) in completed.iter_mut() {
+            if let Ok(Confirmation::Ack(returned) | Confirmation::Nack(returned)) = answer
+                && let Some(message) = returned.take()
+            {
+                let id = message.properties.message_id().as_ref().and_then(|id| Uuid::parse_str(id.as_str()).ok());
+                let place = if message.exchange.as_str().is_empty() {
+                    format!("queue {:?}", message.routing_key.as_str())
+                } else {
+                    format!("exchange {:?} with key {:?}", message.exchange.as_str(), message.routing_key.as_str())
+                };
+                returns.push((id, format!("{} ({place})", message.reply_text.as_str())));
+            }
+        }
+        for (id, text) in returns {
+            let all = completed.iter_mut().map(|(sent, _)| sent).chain(self.in_flight.tags_mut());
+            let mut found = false;
+            for sent in all.filter(|sent| Some(sent.id) == id) {
+                sent.returned = Some(text.clone());
+                found = true;
+            }
+            if !found {
+                tracing::warn!(?id, reason = text, "the broker returned a message that nobody waits for");
+            }
+        }
+    }
+
+    /// The channel or its connection ended: nothing more can be learnt about what was sent on it.
+    fn channel_broke(&mut self, error: &lapin::Error) {
+        if let Some(limit) = broker_limit(error) {
+            self.limit.lower_to(limit);
+            let answer = Err(error.clone());
+            for sent in self.in_flight.drain() {
+                let _ = sent.answer.send(outcome(&answer, None, sent.bytes));
+            }
+            tracing::warn!(limit, "the broker takes smaller messages than amqp.max_message_bytes allows");
+            self.open = None;
+            return;
+        }
+        let reason = words(error);
+        tracing::debug!(reason, "the channel ended");
+        let was_proven = self.open.as_ref().is_some_and(|open| open.proven);
+        self.give_up(&reason);
+        // The broker refuses the destination from the start: those who wait would fare no better.
+        if !was_proven {
+            self.fail_waiting(&reason);
+        }
+    }
+
+    /// Replaces a channel whose broker leaves too many messages without an answer.
+    fn forget_the_forgotten(&mut self) {
+        if self.in_flight.len() < MOST_FORGOTTEN {
+            return;
+        }
+        let forgotten = self.in_flight.tags_mut().filter(|sent| sent.answer.is_closed()).count();
+        if forgotten >= MOST_FORGOTTEN {
+            self.give_up("the channel was replaced, for the broker left many messages without an answer");
+        }
+    }
+
+    /// Drops the channel and fails what was sent on it.
+    fn give_up(&mut self, reason: &str) {
+        for sent in self.in_flight.drain() {
+            fail(sent.answer, reason);
+        }
+        self.close_channel();
+    }
+
+    fn fail_waiting(&mut self, reason: &str) {
+        while let Ok(request) = self.requests.try_recv() {
+            fail(request.answer, reason);
+        }
+    }
+
+    /// Closes the channel in a task of its own: on a blocked connection the answer comes late or never.
+    ///
+    /// Dropping a channel that is open would make the client close it and, if the broker does the same just then,
+    /// take the error for one of the whole connection.
+    fn close_channel(&mut self) {
+        if let Some(open) = self.open.take()
+            && open.channel.status().connected()
+        {
+            tokio::spawn(async move {
+                if let Err(error) = open.channel.close(REPLY_SUCCESS, "not needed any more".into()).await {
+                    tracing::trace!(%error, "the channel ended by itself");
+                }
+            });
+        }
+    }
+}
+
+fn fail(answer: oneshot::Sender<Result<(), PublishFailure>>, reason: &str) {
+    let _ = answer.send(Err(PublishFailure::new(FailureClass::Unavailable, reason)));
+}

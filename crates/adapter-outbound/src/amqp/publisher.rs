@@ -1,0 +1,270 @@
+//! The AMQP implementation of the core's publish port.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use application_core::{
+    outbox::{FailureClass, OutboxEvent, PublishFailure},
+    ports::{Availability, Destination, MessagePublishPort, Random, ReadinessCheck},
+};
+use async_trait::async_trait;
+use lapin::types::ShortString;
+use tokio::{
+    sync::{mpsc, oneshot, watch},
+    time::{Instant, timeout, timeout_at},
+};
+
+use super::{
+    channel::{ChannelTask, Request},
+    connection::Link,
+    endpoint::{AmqpSetupError, Endpoint},
+    failure::too_large,
+    message::MessageEncoder,
+    topology::{Topology, TopologyError, TopologyProblem},
+};
+use crate::{
+    envelope::Envelope,
+    route::{Route, Target},
+    settings::OutboundSettings,
+};
+
+/// Publishes events to RabbitMQ and waits for its confirms.
+///
+/// One connection, kept by a task of its own, and one channel a destination, each driven by a task of its own, so that
+/// a destination that fails takes no other with it. Any number of `publish` calls may wait at once; what one aggregate
+/// sends stays on one channel.
+///
+/// # Delivery
+/// At least once. `Ok` means that the broker confirmed the message and did not return it. After a failure of class
+/// *unavailable* it may have the message all the same.
+///
+/// # Cancellation
+/// A dropped `publish` leaves open whether the broker has the message; others are not disturbed.
+pub struct OutboxMessagePublishAdapter {
+    route: Route,
+    encoder: MessageEncoder,
+    link: Arc<Link>,
+    limit: Arc<SizeLimit>,
+    channels: Mutex<HashMap<Destination, Arc<[mpsc::UnboundedSender<Request>]>>>,
+    channels_per_destination: usize,
+    connect_timeout: Duration,
+    confirm_timeout: Duration,
+    topology: Topology,
+    waiting: Arc<watch::Sender<usize>>,
+    closing: watch::Sender<bool>,
+}
+
+/// The largest body that the broker takes, as far as it is known.
+#[derive(Debug)]
+pub(super) struct SizeLimit(AtomicUsize);
+
+impl SizeLimit {
+    pub(super) fn lower_to(&self, limit: usize) {
+        self.0.fetch_min(limit, Ordering::Relaxed);
+    }
+
+    fn check(&self, bytes: usize) -> Result<(), PublishFailure> {
+        let limit = self.0.load(Ordering::Relaxed);
+        if bytes > limit { too_large(bytes, limit) } else { Ok(()) }
+    }
+}
+
+impl OutboxMessagePublishAdapter {
+    /// Sets the publisher up and begins to connect; a broker that is down is no error. Must be called within a runtime.
+    ///
+    /// # Errors
+    /// [`AmqpSetupError`] when settings cannot be used or the file with certificate authorities cannot be read.
+    pub fn start(settings: &OutboundSettings, random: Arc<dyn Random>) -> Result<Self, AmqpSetupError> {
+        let mut problems = settings.envelope.problems("envelope");
+        problems.extend(settings.amqp.problems("amqp"));
+        let route = match Route::compile(&settings.route, "route") {
+            Ok(route) if problems.is_empty() => route,
+            Ok(_) => return Err(AmqpSetupError::Settings(problems)),
+            Err(more) => {
+                problems.extend(more);
+                return Err(AmqpSetupError::Settings(problems));
+            }
+        };
+        let amqp = &settings.amqp;
+        let link = Link::start(Endpoint::of(amqp)?, amqp, random);
+        let encoder =
+            MessageEncoder::new(Envelope::new(&settings.envelope), amqp.app_id.as_deref(), amqp.max_message_bytes);
+        Ok(Self {
+            topology: Topology::new(&route, &amqp.topology),
+            route,
+            encoder,
+            link,
+            limit: Arc::new(SizeLimit(AtomicUsize::new(usize::MAX))),
+            channels: Mutex::default(),
+            channels_per_destination: amqp.channels_per_destination.max(1),
+            connect_timeout: amqp.connect_timeout,
+            confirm_timeout: amqp.confirm_timeout,
+            waiting: Arc::new(watch::Sender::new(0)),
+            closing: watch::Sender::new(false),
+        })
+    }
+
+    /// Waits until messages can be sent, at most so long.
+    ///
+    /// # Errors
+    /// Why they cannot, in words for an operator.
+    pub async fn wait_until_available(&self, within: Duration) -> Result<(), String> {
+        self.link.wait_until_up(within).await.map(|_| ())
+    }
+
+    /// Looks for the exchanges and queues that the settings name, and declares them first if the settings say so.
+    ///
+    /// Waits for a connection as long as one may take. What is missing is a problem with its cure, not an error.
+    ///
+    /// # Errors
+    /// [`TopologyError`] when there is no connection, or something stands on the broker that differs from what
+    /// the settings declare.
+    pub async fn prepare_topology(&self) -> Result<Vec<TopologyProblem>, TopologyError> {
+        let live = self
+            .link
+            .wait_until_up(self.connect_timeout)
+            .await
+            .map_err(|reason| TopologyError::Unavailable { reason })?;
+        self.topology.prepare(&live, self.connect_timeout, self.link.vhost()).await
+    }
+
+    /// Stops taking messages, waits for the confirms of those that were sent, and closes the connection; by force
+    /// what is not done in time. Publishing afterwards fails as unavailable.
+    pub async fn close(&self, within: Duration) {
+        let deadline = Instant::now() + within;
+        self.closing.send_replace(true);
+        let mut waiting = self.waiting.subscribe();
+        if timeout_at(deadline, waiting.wait_for(|waiting| *waiting == 0)).await.is_err() {
+            tracing::warn!(messages = *self.waiting.borrow(), "the broker owes confirms that nobody waits for now");
+        }
+        self.channels.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.link.close(deadline.saturating_duration_since(Instant::now())).await;
+    }
+
+    fn channel(&self, destination: &Destination, event: &OutboxEvent) -> Option<mpsc::UnboundedSender<Request>> {
+        let channels = Arc::clone(
+            self.channels
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .entry(destination.clone())
+                .or_insert_with(|| (0..self.channels_per_destination).map(|_| self.start_channel()).collect()),
+        );
+        let mut hasher = DefaultHasher::new();
+        (event.aggregate_type.as_str(), event.aggregate_id.as_str()).hash(&mut hasher);
+        let at = usize::try_from(hasher.finish() % channels.len() as u64).unwrap_or_default();
+        channels.get(at).cloned()
+    }
+
+    fn start_channel(&self) -> mpsc::UnboundedSender<Request> {
+        ChannelTask::start(Arc::clone(&self.link), Arc::clone(&self.limit), self.connect_timeout)
+    }
+
+    /// Sends one message to its channel's task and waits for its fate.
+    async fn send(&self, event: &OutboxEvent, target: Target) -> Result<(), PublishFailure> {
+        let message = self.encoder.encode(event)?;
+        self.limit.check(message.body.len())?;
+        if *self.closing.borrow() {
+            return Err(unavailable("the publisher is closing"));
+        }
+        let live = self.link.live().map_err(unavailable)?;
+        message.check_frame(live.frame_max())?;
+        drop(live);
+        let _counted = Counted::new(&self.waiting);
+        let (answer, fate) = oneshot::channel();
+        let request =
+            Request { exchange: name(target.exchange)?, routing_key: name(target.routing_key)?, message, answer };
+        let stopping = || unavailable("the publisher is closing");
+        let channel = self.channel(&target.destination, event).ok_or_else(stopping)?;
+        channel.send(request).map_err(|_closed| stopping())?;
+        match timeout(self.confirm_timeout, fate).await {
+            Ok(Ok(result)) => result,
+            Ok(Err(_)) => Err(stopping()),
+            Err(_) => {
+                let why = self.link.live().err().map(|reason| format!(": {reason}")).unwrap_or_default();
+                Err(unavailable(format!("no confirm within {:?}{why}", self.confirm_timeout)))
+            }
+        }
+    }
+}
+
+fn unavailable(reason: impl AsRef<str>) -> PublishFailure {
+    PublishFailure::new(FailureClass::Unavailable, reason)
+}
+
+fn name(text: String) -> Result<ShortString, PublishFailure> {
+    ShortString::try_new(text).map_err(|error| PublishFailure::new(FailureClass::Poison, error.to_string()))
+}
+
+/// A message that waits for its confirm, as long as this lives.
+struct Counted(Arc<watch::Sender<usize>>);
+
+impl Counted {
+    fn new(waiting: &Arc<watch::Sender<usize>>) -> Self {
+        waiting.send_modify(|waiting| *waiting += 1);
+        Self(Arc::clone(waiting))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.send_modify(|waiting| *waiting -= 1);
+    }
+}
+
+#[async_trait]
+impl MessagePublishPort for OutboxMessagePublishAdapter {
+    fn availability(&self) -> Availability {
+        if *self.closing.borrow() {
+            return Availability::Unavailable { reason: "the publisher is closing".to_owned() };
+        }
+        self.link.availability()
+    }
+
+    fn destination(&self, event: &OutboxEvent) -> Result<Destination, PublishFailure> {
+        self.route.resolve(event).map(|target| target.destination)
+    }
+
+    async fn publish(&self, event: &OutboxEvent) -> Result<(), PublishFailure> {
+        let target = self.route.resolve(event)?;
+        self.send(event, target).await
+    }
+}
+
+#[async_trait]
+impl ReadinessCheck for OutboxMessagePublishAdapter {
+    fn name(&self) -> &'static str {
+        "broker"
+    }
+
+    /// Heartbeats keep the answer fresh; nothing is asked of the broker.
+    async fn check(&self) -> Result<(), String> {
+        match self.availability() {
+            Availability::Available => Ok(()),
+            Availability::Unavailable { reason } => Err(reason),
+            Availability::Disabled => Err("publishing is switched off".to_owned()),
+        }
+    }
+}
+
+impl Drop for OutboxMessagePublishAdapter {
+    fn drop(&mut self) {
+        self.link.abandon();
+    }
+}
+
+impl fmt::Debug for OutboxMessagePublishAdapter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OutboxMessagePublishAdapter")
+            .field("link", &self.link)
+            .field("availability", &self.availability())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,93 @@
+//! The settings of this adapter, and what can be wrong with them.
+
+use application_core::SettingProblem;
+use serde::{Deserialize, Serialize};
+
+use crate::{amqp::AmqpSettings, envelope::EnvelopeSettings, route::RouteSettings};
+
+/// Where events go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PublisherKind {
+    /// To RabbitMQ.
+    #[default]
+    Amqp,
+    /// To standard output, one JSON line an event.
+    Stdout,
+    /// Nowhere: events wait in the outbox (rule R20).
+    Disabled,
+}
+
+/// All settings of the outbound adapter.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct OutboundSettings {
+    /// Which publisher takes the events.
+    pub publisher: PublisherKind,
+    /// How an event is written down.
+    pub envelope: EnvelopeSettings,
+    /// Which exchange and routing key an event gets.
+    pub route: RouteSettings,
+    /// The broker.
+    pub amqp: AmqpSettings,
+}
+
+impl OutboundSettings {
+    /// Everything that is wrong, at once; empty when the settings can be used.
+    ///
+    /// What only matters to RabbitMQ is looked at only if events go there.
+    #[must_use]
+    pub fn problems(&self) -> Vec<SettingProblem> {
+        let mut problems = self.envelope.problems("envelope");
+        if self.publisher == PublisherKind::Amqp {
+            problems.extend(self.route.problems("route"));
+            problems.extend(self.amqp.problems("amqp"));
+        }
+        problems
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_have_no_problem() {
+        assert_eq!(OutboundSettings::default().problems(), []);
+    }
+
+    #[test]
+    fn all_problems_are_reported_at_once_with_their_paths() {
+        let settings: OutboundSettings = serde_json::from_str(
+            r#"{"envelope": {"format": "cloudevents-binary", "source": " "},
+                "route": {"exchange": "{aggregate_id}", "routing_key": "{nope}"},
+                "amqp": {"url": "http://x", "heartbeat": "0s", "confirm_timeout": "0s", "channels_per_destination": 0}}"#,
+        )
+        .unwrap();
+        let keys: Vec<_> = settings.problems().into_iter().map(|problem| problem.key).collect();
+        assert_eq!(
+            keys,
+            [
+                "envelope.source",
+                "route.exchange",
+                "route.routing_key",
+                "amqp.url",
+                "amqp.heartbeat",
+                "amqp.confirm_timeout",
+                "amqp.channels_per_destination"
+            ]
+        );
+    }
+
+    #[test]
+    fn what_concerns_the_broker_is_not_asked_of_a_stdout_publisher() {
+        let text = r#"{"publisher": "stdout", "amqp": {"url": "nonsense"}}"#;
+        assert_eq!(serde_json::from_str::<OutboundSettings>(text).unwrap().problems(), []);
+    }
+
+    #[test]
+    fn an_unknown_key_is_refused() {
+        let error = serde_json::from_str::<OutboundSettings>(r#"{"amqp": {"confirm_timout": "1s"}}"#).unwrap_err();
+        assert!(error.to_string().contains("confirm_timout"), "{error}");
+    }
+}

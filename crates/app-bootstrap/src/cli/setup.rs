@@ -1,0 +1,59 @@
+//! `app migrate`, and what several commands set up.
+
+use std::{process::ExitCode, sync::Arc, time::Duration};
+
+use adapter_persistence_postgres::{
+    Database, History, Migration, check_sequence, migrate as apply, newest_version, outbox_migrations, schema_version,
+};
+use application_core::usecases::OperateOutboxUseCase;
+
+use crate::{error::BootstrapError, migrations, outbox_config::OutboxConfig, settings::Settings, wakeup::RelayWakeup};
+
+/// How long a migrator waits for another one.
+const LOCK_WAIT: Duration = Duration::from_mins(2);
+
+/// The application's migrations, embedded in the binary.
+pub(crate) fn application_migrations() -> Vec<Migration> {
+    migrations::migrations::runner().get_migrations().clone()
+}
+
+/// The versions that this binary needs at least.
+pub(crate) fn expected_versions() -> Vec<(History, i32)> {
+    vec![
+        (History::Outbox, newest_version(&outbox_migrations())),
+        (History::Application, newest_version(&application_migrations())),
+    ]
+}
+
+#[expect(clippy::print_stdout, reason = "this is the command's result")]
+pub(super) async fn migrate(settings: &Settings) -> Result<ExitCode, BootstrapError> {
+    let report = apply(&settings.database, &application_migrations(), LOCK_WAIT).await?;
+    for migration in &report.applied {
+        println!("applied {migration}");
+    }
+    for (history, version) in &report.ahead {
+        println!("{history} is at version {version}, newer than this binary; nothing was changed there");
+    }
+    if report.applied.is_empty() {
+        println!("nothing to apply");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Connects, and refuses a schema that is older than this binary.
+pub(crate) async fn database(settings: &Settings) -> Result<Database, BootstrapError> {
+    let database = Database::connect(&settings.database).await.map_err(BootstrapError::Database)?;
+    for (history, expected) in expected_versions() {
+        let actual = schema_version(&database, history).await.map_err(BootstrapError::Database)?.unwrap_or(0);
+        if actual < expected {
+            return Err(BootstrapError::SchemaBehind { history, actual, expected });
+        }
+    }
+    check_sequence(&database).await?;
+    Ok(database)
+}
+
+pub(super) async fn operate(settings: &Settings) -> Result<Arc<OperateOutboxUseCase>, BootstrapError> {
+    let database = database(settings).await?;
+    Ok(OutboxConfig::new(settings, database, RelayWakeup::local()).operate())
+}

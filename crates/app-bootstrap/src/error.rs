@@ -1,0 +1,72 @@
+//! Why the process could not do what it was told, with the way out where there is one.
+
+use adapter_inbound::{
+    amqp::InvalidConsumerSettings,
+    http::{HttpServerError, InvalidOperationsSettings},
+};
+use adapter_outbound::amqp::AmqpSetupError;
+use adapter_persistence_postgres::{History, MigrateError, SequenceError};
+use application_core::{outbox::InvalidBackoff, ports::StoreError, usecases::OperateError};
+
+use crate::{settings::SettingsError, shutdown::SignalError, telemetry::MetricsError};
+
+/// Everything that ends the process early; the chain of causes is for the operator.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BootstrapError {
+    /// The settings cannot be used.
+    #[error("the settings cannot be used")]
+    Settings(#[from] SettingsError),
+    /// The settings cannot be printed.
+    #[error("the settings cannot be printed")]
+    Print(#[from] toml::ser::Error),
+    /// A backoff that the settings' check should have refused.
+    #[error("the backoff cannot be used")]
+    Backoff(#[from] InvalidBackoff),
+    /// The database cannot be used.
+    #[error("the database cannot be used; look at `database.url` (DATABASE_URL) and whether the server runs")]
+    Database(#[source] StoreError),
+    /// The schema is older than this binary needs, or absent.
+    #[error("the schema `{history}` is at version {actual}, this binary needs {expected} or newer; run `app migrate`")]
+    SchemaBehind {
+        /// Which history.
+        history: History,
+        /// The version found; 0: none.
+        actual: i32,
+        /// The version needed.
+        expected: i32,
+    },
+    /// The sequence cannot keep an order.
+    #[error("the sequence of events cannot keep their order")]
+    Sequence(#[from] SequenceError),
+    /// The migration failed.
+    #[error("the database cannot be migrated")]
+    Migrate(#[from] MigrateError),
+    /// The publisher cannot be set up.
+    #[error("the publisher cannot be set up")]
+    Publisher(#[from] AmqpSetupError),
+    /// The broker is needed now and cannot be had.
+    #[error("the broker cannot be used ({reason}); look at `outbound.amqp.url` (AMQP_URL) and whether the server runs")]
+    Broker {
+        /// Why.
+        reason: String,
+    },
+    /// The consumer cannot be set up.
+    #[error("the consumer cannot be set up")]
+    Consumer(#[from] InvalidConsumerSettings),
+    /// A listener cannot be set up.
+    #[error("HTTP cannot be served")]
+    Http(#[from] HttpServerError),
+    /// The operations HTTP is not allowed as it is set.
+    #[error("the operations HTTP cannot be served")]
+    Operations(#[from] InvalidOperationsSettings),
+    /// Metrics cannot be recorded.
+    #[error("metrics cannot be recorded")]
+    Metrics(#[from] MetricsError),
+    /// Signals cannot be listened to.
+    #[error("the process cannot be stopped in order")]
+    Signals(#[from] SignalError),
+    /// An operator's action could not be done.
+    #[error("the outbox was not changed")]
+    Operate(#[from] OperateError),
+}

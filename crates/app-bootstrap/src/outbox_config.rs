@@ -1,0 +1,146 @@
+//! The outbox, put together: ports bound to adapters, use cases, and the loops that call them.
+
+use std::sync::Arc;
+
+use adapter_persistence_postgres::{
+    Database, OutboxEventRepository, OutboxReaper, OutboxStoreAdapter, PgTransaction, PostgresInbox,
+    PostgresLeadership, PostgresOutboxClaimRepository, PostgresUnitOfWork,
+};
+use application_core::{
+    outbox::{HolderName, InvalidBackoff},
+    ports::{Clock, MessagePublishPort, OutboxObserver, Random, UnitOfWork, WakeupPort},
+    usecases::{
+        CleanUpOutboxUseCase, ObserveOutboxUseCase, OperateOutboxUseCase, PublishPendingOutboxEventsUseCase,
+        ReapOutboxUseCase, Transactional,
+    },
+};
+
+use crate::{
+    clock::{SystemClock, SystemRandom},
+    scheduler::{MaintenanceLeader, OutboxRelayScheduler},
+    settings::Settings,
+    telemetry::OutboxMetrics,
+    wakeup::RelayWakeup,
+};
+
+/// The parts of the outbox over one database; each method makes one of the things that run.
+#[derive(Debug)]
+pub struct OutboxConfig<'a> {
+    settings: &'a Settings,
+    database: Database,
+    wakeup: RelayWakeup,
+    holder: HolderName,
+}
+
+impl<'a> OutboxConfig<'a> {
+    /// Binds the parts to a database and to whatever wakes the relay.
+    #[must_use]
+    pub fn new(settings: &'a Settings, database: Database, wakeup: RelayWakeup) -> Self {
+        Self { settings, database, wakeup, holder: settings.service.holder() }
+    }
+
+    /// The process's clock.
+    #[must_use]
+    pub fn clock() -> Arc<dyn Clock> {
+        Arc::new(SystemClock::new())
+    }
+
+    /// The process's randomness.
+    #[must_use]
+    pub fn random() -> Arc<dyn Random> {
+        Arc::new(SystemRandom)
+    }
+
+    /// Begins transactions.
+    #[must_use]
+    pub fn unit_of_work(&self) -> Arc<dyn UnitOfWork<Tx = PgTransaction>> {
+        Arc::new(PostgresUnitOfWork::new(self.database.clone()))
+    }
+
+    /// Runs a change and its events in one transaction, and wakes the relay.
+    #[must_use]
+    pub fn transactional(&self) -> Arc<Transactional<PgTransaction>> {
+        Arc::new(Transactional::new(self.unit_of_work(), self.repository(), self.wakeup_port()))
+    }
+
+    /// The inbox of this process's consumers.
+    #[must_use]
+    pub fn inbox(&self) -> Arc<PostgresInbox> {
+        Arc::new(PostgresInbox::new(self.database.clone()))
+    }
+
+    /// The relay's workers.
+    ///
+    /// # Errors
+    /// [`InvalidBackoff`], which the settings' check reports beforehand.
+    pub fn relay(&self, publisher: Arc<dyn MessagePublishPort>) -> Result<Arc<OutboxRelayScheduler>, InvalidBackoff> {
+        let outbox = &self.settings.outbox;
+        let policy = outbox.publish_policy(self.holder.clone(), self.settings.confirm_timeout())?;
+        let claims = Arc::new(PostgresOutboxClaimRepository::new(self.database.clone()));
+        let call_limit = self.settings.database.statement_timeout + self.settings.database.client_margin * 4;
+        let use_case = PublishPendingOutboxEventsUseCase::new(
+            Arc::new(OutboxStoreAdapter::new(claims, call_limit)),
+            publisher,
+            Self::clock(),
+            Self::random(),
+            Self::observer(),
+            policy,
+        );
+        Ok(Arc::new(OutboxRelayScheduler::new(
+            Arc::new(use_case),
+            self.statistics(),
+            self.wakeup.clone(),
+            Self::random(),
+            outbox.relay_schedule(),
+        )))
+    }
+
+    /// Returns expired leases.
+    #[must_use]
+    pub fn reaper(&self) -> Arc<ReapOutboxUseCase> {
+        let request = self.settings.outbox.reap_request();
+        Arc::new(ReapOutboxUseCase::new(self.maintenance(), Self::observer(), request))
+    }
+
+    /// Takes the figures.
+    #[must_use]
+    pub fn statistics(&self) -> Arc<ObserveOutboxUseCase> {
+        Arc::new(ObserveOutboxUseCase::new(self.repository(), Self::observer()))
+    }
+
+    /// Leads maintenance when it is elected.
+    #[must_use]
+    pub fn maintenance_leader(&self) -> MaintenanceLeader {
+        let outbox = &self.settings.outbox;
+        let clean_up =
+            CleanUpOutboxUseCase::new(self.maintenance(), self.inbox(), Self::observer(), outbox.clean_up_policy());
+        MaintenanceLeader::new(
+            Arc::new(PostgresLeadership::new(self.database.clone())),
+            Arc::new(clean_up),
+            self.holder.clone(),
+            outbox.maintenance_schedule(),
+        )
+    }
+
+    /// Shows the outbox and acts on its events.
+    #[must_use]
+    pub fn operate(&self) -> Arc<OperateOutboxUseCase> {
+        Arc::new(OperateOutboxUseCase::new(self.repository(), self.repository(), self.wakeup_port()))
+    }
+
+    fn repository(&self) -> Arc<OutboxEventRepository> {
+        Arc::new(OutboxEventRepository::new(self.database.clone()))
+    }
+
+    fn maintenance(&self) -> Arc<OutboxReaper> {
+        Arc::new(OutboxReaper::new(self.database.clone()))
+    }
+
+    fn wakeup_port(&self) -> Arc<dyn WakeupPort> {
+        Arc::new(self.wakeup.clone())
+    }
+
+    fn observer() -> Arc<dyn OutboxObserver> {
+        Arc::new(OutboxMetrics::new())
+    }
+}

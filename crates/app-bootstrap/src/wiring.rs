@@ -1,0 +1,220 @@
+//! One process, put together: what it connects to, what runs in it, and in which order it stops.
+
+mod broker;
+mod operations;
+
+use std::{fmt, process::ExitCode, sync::Arc, time::Duration};
+
+use adapter_inbound::{
+    amqp::{AmqpConsumer, ConsumerParts},
+    http::{ServerLimits, bind},
+};
+use adapter_persistence_postgres::{Database, ListenWakeup, NotifyWakeup};
+use application_core::{
+    ports::{ReadinessCheck, StoreError},
+    usecases::HandleMessageOnce,
+};
+use metrics_exporter_prometheus::PrometheusHandle;
+use sample_portfolio::adapter::{PortfolioModule, PortfolioParts, register};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use self::broker::Broker;
+use crate::{
+    cli::database,
+    error::BootstrapError,
+    outbox_config::OutboxConfig,
+    scheduler::{Periodic, RelayEnd},
+    settings::Settings,
+    shutdown::{EXIT_NOT_DRAINED, drain},
+    telemetry::{ConsumerMetrics, install_metrics},
+    wakeup::RelayWakeup,
+};
+
+/// A process that is connected; its parts are started one by one.
+pub struct Process {
+    settings: Settings,
+    database: Database,
+    broker: Broker,
+    wakeup: RelayWakeup,
+    listener: Option<ListenWakeup>,
+    metrics: PrometheusHandle,
+    checks: Vec<Arc<dyn ReadinessCheck>>,
+    tasks: TaskTracker,
+    cancel: CancellationToken,
+}
+
+impl Process {
+    /// Connects to the database, whose schema must be recent enough, and begins to connect to the broker.
+    ///
+    /// A broker that is down is no error: commands are taken, events wait, readiness says so.
+    ///
+    /// # Errors
+    /// [`BootstrapError`].
+    pub async fn connect(settings: Settings, cancel: CancellationToken) -> Result<Self, BootstrapError> {
+        let metrics = install_metrics()?;
+        let database = database(&settings).await?;
+        let broker = Broker::start(&settings, OutboxConfig::random())?;
+        let (wakeup, listener) = connect_wakeup(&settings, &database);
+        let checks = operations::checks(&database, &broker);
+        let tasks = TaskTracker::new();
+        Ok(Self { settings, database, broker, wakeup, listener, metrics, checks, tasks, cancel })
+    }
+
+    /// Starts the relay, the reaper, the figures and the maintenance of the outbox.
+    ///
+    /// # Errors
+    /// [`BootstrapError`].
+    pub fn run_relay(&mut self) -> Result<(), BootstrapError> {
+        let outbox = self.outbox();
+        let relay = outbox.relay(self.broker.publisher())?;
+        let leader = outbox.maintenance_leader();
+        let (reaper, statistics) = (outbox.reaper(), outbox.statistics());
+        self.tasks.spawn(relay.run(self.cancel.clone()));
+        self.tasks.spawn(leader.run(self.cancel.clone()));
+        self.every("reaper", self.settings.outbox.reaper.every, move || {
+            let reaper = Arc::clone(&reaper);
+            async move { reaper.run_once().await }
+        });
+        self.every("statistics", self.settings.outbox.statistics.every, move || {
+            let statistics = Arc::clone(&statistics);
+            async move { statistics.run_once().await }
+        });
+        self.tasks.spawn(self.broker.keep_topology(self.cancel.clone()));
+        Ok(())
+    }
+
+    /// Starts the service's own HTTP, its consumer, and the operations HTTP.
+    ///
+    /// # Errors
+    /// [`BootstrapError`].
+    pub async fn run_service(&mut self) -> Result<(), BootstrapError> {
+        let module = self.register_sample();
+        self.run_consumer(&module)?;
+        let http = &self.settings.http;
+        let server = bind("service", http.listen).await?;
+        let limits = ServerLimits {
+            header_timeout: http.request_timeout,
+            request_timeout: http.request_timeout,
+            max_body_bytes: http.max_body_bytes,
+            max_connections: http.max_connections,
+        };
+        self.tasks.spawn(server.serve(module.routes, limits, self.cancel.clone(), self.settings.service.grace));
+        self.run_operations().await
+    }
+
+    /// Starts health, metrics and `/ops`; they answer until the process ends.
+    ///
+    /// # Errors
+    /// [`BootstrapError`].
+    pub async fn run_operations(&mut self) -> Result<(), BootstrapError> {
+        let operate = self.outbox().operate();
+        operations::serve(&self.settings, &self.checks, operate, self.metrics.clone()).await?;
+        self.every("metrics upkeep", Duration::from_secs(5), {
+            let metrics = self.metrics.clone();
+            move || {
+                metrics.run_upkeep();
+                async { Ok::<_, StoreError>(()) }
+            }
+        });
+        Ok(())
+    }
+
+    /// Publishes until nothing is due and nothing is in flight; needs the broker now.
+    ///
+    /// # Errors
+    /// [`BootstrapError::Broker`] when the broker cannot be reached.
+    pub async fn drain(self) -> Result<ExitCode, BootstrapError> {
+        self.broker.require().await?;
+        let outbox = self.outbox();
+        let relay = outbox.relay(self.broker.publisher())?;
+        let reaper = outbox.reaper();
+        self.every("reaper", self.settings.outbox.reaper.every, move || {
+            let reaper = Arc::clone(&reaper);
+            async move { reaper.run_once().await }
+        });
+        let end = relay.run_until_drained(self.cancel.clone()).await;
+        self.cancel.cancel();
+        let stopped = self.until_stopped().await;
+        Ok(if end == RelayEnd::Drained { stopped } else { ExitCode::from(EXIT_NOT_DRAINED) })
+    }
+
+    /// Waits for the signal, then for everything that runs, and closes what is connected (case S61).
+    pub async fn until_stopped(self) -> ExitCode {
+        let grace = self.settings.service.grace;
+        let drained = drain(&self.tasks, &self.cancel, grace).await;
+        drop(self.listener);
+        // What is left of the grace is not known here; closing is only a courtesy once everything is settled.
+        self.broker.close(Duration::from_secs(1)).await;
+        let closed = tokio::time::timeout(Duration::from_secs(1), self.database.close()).await;
+        if drained && closed.is_ok() { ExitCode::SUCCESS } else { ExitCode::from(EXIT_NOT_DRAINED) }
+    }
+
+    fn outbox(&self) -> OutboxConfig<'_> {
+        OutboxConfig::new(&self.settings, self.database.clone(), self.wakeup.clone())
+    }
+
+    /// The one place that knows the sample: without it, there are no routes and there is nothing to consume.
+    fn register_sample(&self) -> PortfolioModule {
+        let outbox = self.outbox();
+        register(PortfolioParts {
+            transactional: outbox.transactional(),
+            reads: outbox.unit_of_work(),
+            clock: OutboxConfig::clock(),
+            random: OutboxConfig::random(),
+        })
+    }
+
+    fn run_consumer(&mut self, module: &PortfolioModule) -> Result<(), BootstrapError> {
+        if !self.settings.consumer.enabled {
+            return Ok(());
+        }
+        let outbox = self.outbox();
+        let inbox = outbox.inbox();
+        let handler = HandleMessageOnce::new(
+            outbox.transactional(),
+            Arc::<adapter_persistence_postgres::PostgresInbox>::clone(&inbox),
+            module.consumer.clone(),
+            Arc::clone(&module.handler),
+        );
+        let parts = ConsumerParts {
+            handler: Arc::new(handler),
+            parking: inbox,
+            clock: OutboxConfig::clock(),
+            random: OutboxConfig::random(),
+            observer: Arc::new(ConsumerMetrics),
+        };
+        let consumer = AmqpConsumer::try_new(self.settings.consumer.clone(), parts)?;
+        self.checks.push(consumer.readiness());
+        let cancel = self.cancel.clone();
+        self.tasks.spawn(async move { consumer.run(cancel).await });
+        Ok(())
+    }
+
+    fn every<F, Fut, T>(&self, name: &'static str, interval: Duration, task: F)
+    where
+        F: Fn() -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<T, StoreError>> + Send + 'static,
+        T: Send + 'static,
+    {
+        let periodic = Periodic::new(name, interval, OutboxConfig::random());
+        self.tasks.spawn(periodic.run(self.cancel.clone(), task));
+    }
+}
+
+fn connect_wakeup(settings: &Settings, database: &Database) -> (RelayWakeup, Option<ListenWakeup>) {
+    let local = RelayWakeup::local();
+    if !settings.outbox.wakeup.enabled {
+        return (local, None);
+    }
+    let notify = &settings.outbox.wakeup.notify;
+    let woken = local.clone();
+    let listener = ListenWakeup::start(database, notify.clone(), move || woken.wake_local());
+    let others = Arc::new(NotifyWakeup::start(database, notify.clone()));
+    (local.with_others(others), Some(listener))
+}
+
+impl fmt::Debug for Process {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Process").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}

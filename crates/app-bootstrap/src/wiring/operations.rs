@@ -1,0 +1,43 @@
+//! The operations HTTP: health and metrics on one listener, `/ops` on another.
+
+use std::sync::Arc;
+
+use adapter_inbound::http::{HealthPolicy, OpsAccess, bind, health_router, metrics_router, ops_router};
+use adapter_persistence_postgres::{Database, DatabaseReadiness, SchemaReadiness};
+use application_core::{ports::ReadinessCheck, usecases::OperateOutboxUseCase};
+use metrics_exporter_prometheus::PrometheusHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::broker::Broker;
+use crate::{cli::expected_versions, error::BootstrapError, outbox_config::OutboxConfig, settings::Settings};
+
+pub(super) fn checks(database: &Database, broker: &Broker) -> Vec<Arc<dyn ReadinessCheck>> {
+    let mut checks: Vec<Arc<dyn ReadinessCheck>> = vec![
+        Arc::new(DatabaseReadiness::new(database.clone())),
+        Arc::new(SchemaReadiness::new(database.clone(), expected_versions())),
+    ];
+    checks.extend(broker.check());
+    checks
+}
+
+/// Serves on tasks of their own, which end with the process: health must answer while everything else drains.
+pub(super) async fn serve(
+    settings: &Settings,
+    checks: &[Arc<dyn ReadinessCheck>],
+    operate: Arc<OperateOutboxUseCase>,
+    metrics: PrometheusHandle,
+) -> Result<(), BootstrapError> {
+    let operations = &settings.operations;
+    operations.check()?;
+    let forever = CancellationToken::new();
+    let server = bind("health", operations.health_listen).await?;
+    let health = health_router(checks.to_vec(), OutboxConfig::clock(), HealthPolicy::default())
+        .merge(metrics_router(Arc::new(move || metrics.render())));
+    tokio::spawn(server.serve(health, operations.limits(), forever.clone(), settings.service.grace));
+    if let Some(listen) = operations.ops_listen {
+        let server = bind("ops", listen).await?;
+        let router = ops_router(operate, OpsAccess::new(operations.ops_token.as_ref()));
+        tokio::spawn(server.serve(router, operations.limits(), forever, settings.service.grace));
+    }
+    Ok(())
+}

@@ -1,0 +1,200 @@
+//! The one table of what may depend on what.
+//!
+//! Changing a line here changes the architecture: say why in an ADR.
+
+/// The crate that knows no I/O.
+pub const CORE: &str = "application-core";
+
+/// A crate of the workspace and the crates of the workspace that it may depend on.
+#[derive(Debug, Clone, Copy)]
+pub struct CrateRule {
+    /// The package.
+    pub name: &'static str,
+    /// What its code may use.
+    pub normal: &'static [&'static str],
+    /// What its build script may use.
+    pub build: &'static [&'static str],
+    /// What its tests may use, beyond `normal`.
+    pub dev: &'static [&'static str],
+}
+
+/// All crates of the workspace.
+pub const CRATES: &[CrateRule] = &[
+    // The core's tests use its own mocks.
+    CrateRule { name: CORE, normal: &[], build: &[], dev: &[CORE] },
+    CrateRule { name: "adapter-persistence-postgres", normal: &[CORE], build: &[], dev: &["test-support"] },
+    CrateRule { name: "adapter-outbound", normal: &[CORE], build: &[], dev: &["test-support"] },
+    CrateRule { name: "adapter-inbound", normal: &[CORE], build: &[], dev: &["test-support"] },
+    CrateRule {
+        name: "sample-portfolio",
+        // The persistence adapter for its transaction type, in the module `adapter` alone: see MODULES.
+        normal: &[CORE, "adapter-persistence-postgres"],
+        build: &[],
+        dev: &["test-support"],
+    },
+    CrateRule {
+        name: "app-bootstrap",
+        normal: &[CORE, "adapter-persistence-postgres", "adapter-outbound", "adapter-inbound", "sample-portfolio"],
+        build: &[],
+        dev: &["test-support"],
+    },
+    CrateRule { name: "test-support", normal: &[CORE], build: &[], dev: &[] },
+    CrateRule {
+        name: "system-tests",
+        normal: &[
+            CORE,
+            "adapter-persistence-postgres",
+            "adapter-outbound",
+            "adapter-inbound",
+            "app-bootstrap",
+            "sample-portfolio",
+            "test-support",
+        ],
+        build: &[],
+        dev: &[],
+    },
+    CrateRule { name: "xtask", normal: &[], build: &[], dev: &[] },
+];
+
+/// A crate from outside and the only crates of the workspace that may name it, in tests as well.
+#[derive(Debug, Clone, Copy)]
+pub struct Home {
+    /// The crate from outside.
+    pub external: &'static str,
+    /// Who may depend on it.
+    pub homes: &'static [&'static str],
+}
+
+const SQL_HOMES: &[&str] = &["adapter-persistence-postgres", "test-support", "system-tests"];
+
+/// Where a technology lives. A crate that is not listed may be used anywhere but in the core.
+pub const HOMES: &[Home] = &[
+    // The sample brings its own persistence adapter; the bootstrap opens the pool.
+    Home {
+        external: "sea-orm",
+        homes: &["adapter-persistence-postgres", "sample-portfolio", "app-bootstrap", "system-tests"],
+    },
+    Home { external: "sqlx", homes: SQL_HOMES },
+    Home { external: "tokio-postgres", homes: SQL_HOMES },
+    // The bootstrap adds the application's own history of migrations.
+    Home { external: "refinery", homes: &["adapter-persistence-postgres", "app-bootstrap"] },
+    Home { external: "refinery-core", homes: &["adapter-persistence-postgres", "app-bootstrap"] },
+    Home { external: "lapin", homes: &["adapter-inbound", "adapter-outbound", "test-support", "system-tests"] },
+    Home { external: "axum", homes: &["adapter-inbound", "app-bootstrap", "sample-portfolio"] },
+    Home { external: "tower-http", homes: &["adapter-inbound", "app-bootstrap", "sample-portfolio"] },
+    Home { external: "reqwest", homes: &["system-tests"] },
+    Home { external: "config", homes: &["app-bootstrap"] },
+    Home { external: "clap", homes: &["app-bootstrap"] },
+    Home { external: "metrics", homes: &["app-bootstrap"] },
+    Home { external: "metrics-exporter-prometheus", homes: &["app-bootstrap"] },
+    Home { external: "tracing-subscriber", homes: &["app-bootstrap", "system-tests"] },
+    Home { external: "testcontainers", homes: &["test-support"] },
+    Home { external: "cargo_metadata", homes: &["xtask"] },
+];
+
+/// Everything that the core is built from, on any target: neither I/O nor a runtime.
+pub const CORE_TREE: &[&str] = &[
+    // Named by the core.
+    "async-trait",
+    "futures-util",
+    "serde",
+    "serde_json",
+    "thiserror",
+    "time",
+    "tracing",
+    "uuid",
+    // What these bring along.
+    "cfg-if",
+    "deranged",
+    "futures-core",
+    "futures-macro",
+    "futures-task",
+    "getrandom",
+    "itoa",
+    "libc",
+    "memchr",
+    "num-conv",
+    "once_cell",
+    "pin-project-lite",
+    "powerfmt",
+    "proc-macro2",
+    "quote",
+    "r-efi",
+    "serde_core",
+    "serde_derive",
+    "slab",
+    "syn",
+    "thiserror-impl",
+    "time-core",
+    "time-macros",
+    "tracing-attributes",
+    "tracing-core",
+    "unicode-ident",
+    "zmij",
+];
+
+/// A module of a crate and what its code, tests excepted, may import.
+#[derive(Debug, Clone, Copy)]
+pub struct ModuleRule {
+    /// The package.
+    pub package: &'static str,
+    /// The module: `src/<module>.rs` and everything below `src/<module>/`.
+    pub module: &'static str,
+    /// The modules and items of the same crate that it may see; itself is always one.
+    pub modules: &'static [&'static str],
+    /// The crates that it may name, as in code, beside `std`, `core` and `alloc`.
+    pub crates: &'static [&'static str],
+}
+
+const CORE_CRATES: &[&str] =
+    &["async_trait", "futures_util", "mockall", "serde", "serde_json", "thiserror", "time", "tracing", "uuid"];
+const DOMAIN_CRATES: &[&str] = &["application_core", "serde", "thiserror", "time", "uuid"];
+const APPLICATION_CRATES: &[&str] =
+    &["application_core", "async_trait", "serde", "serde_json", "thiserror", "time", "tracing", "uuid"];
+
+/// The directions inside the core and inside the sample.
+pub const MODULES: &[ModuleRule] = &[
+    // Identifiers and backoff take time and chance from their ports.
+    ModuleRule { package: CORE, module: "outbox", modules: &["ports::Clock", "ports::Random"], crates: CORE_CRATES },
+    ModuleRule { package: CORE, module: "inbox", modules: &["outbox"], crates: CORE_CRATES },
+    ModuleRule { package: CORE, module: "ports", modules: &["outbox", "inbox"], crates: CORE_CRATES },
+    ModuleRule { package: CORE, module: "usecases", modules: &["outbox", "inbox", "ports"], crates: CORE_CRATES },
+    ModuleRule { package: "sample-portfolio", module: "domain", modules: &[], crates: DOMAIN_CRATES },
+    ModuleRule {
+        package: "sample-portfolio",
+        module: "integration_events",
+        modules: &["domain"],
+        crates: APPLICATION_CRATES,
+    },
+    ModuleRule { package: "sample-portfolio", module: "ports", modules: &["domain"], crates: APPLICATION_CRATES },
+    ModuleRule {
+        package: "sample-portfolio",
+        module: "application",
+        modules: &["domain", "integration_events", "ports"],
+        crates: APPLICATION_CRATES,
+    },
+];
+
+/// The licences under which a crate may come. `deny.toml` lists the same.
+pub const LICENCES: &[&str] = &[
+    "MIT",
+    "Apache-2.0",
+    "Apache-2.0 WITH LLVM-exception",
+    "BSD-2-Clause",
+    "BSD-3-Clause",
+    "ISC",
+    "Zlib",
+    "Unicode-3.0",
+    "Unlicense",
+    "CC0-1.0",
+    "CDLA-Permissive-2.0",
+];
+
+/// Crates that must not be in the lock file, and why. `deny.toml` lists the same.
+pub const BANNED: &[(&str, &str)] = &[
+    ("openssl", "one TLS stack: rustls with ring"),
+    ("openssl-sys", "one TLS stack: rustls with ring"),
+    ("native-tls", "one TLS stack: rustls with ring"),
+    ("aws-lc-rs", "one crypto provider: two of them make rustls refuse to choose, and this one needs a C toolchain"),
+    ("aws-lc-sys", "one crypto provider: two of them make rustls refuse to choose, and this one needs a C toolchain"),
+];

@@ -1,0 +1,205 @@
+//! `check`: everything that must hold before a change is merged, as one command.
+//!
+//! Programs, tests and doc tests are built with one set of features, so that no dependency is compiled twice for them;
+//! clippy and the documentation share another set of artefacts in the same way.
+
+mod runner;
+mod test_output;
+
+use std::{collections::BTreeSet, path::Path, process::Command as Process};
+
+use runner::{End, Live, Runner};
+use test_output::TestOutput;
+
+use crate::{
+    Error, Report, arch,
+    binaries::{self, Binaries},
+    command::Command,
+    names, process, test, tidy, workspace,
+};
+
+/// The command `check`.
+pub const COMMAND: Command = Command {
+    name: "check",
+    arguments: "[--fast] [--verbose]",
+    summary: "everything that must hold before a merge; --fast leaves out what takes minutes",
+    run: |arguments| run(&workspace::root(), Options::parse(arguments)?),
+};
+
+/// Test targets that take minutes: servers are stopped, paused and killed in them.
+const SLOW_TESTS: &[&str] = &["system", "chaos"];
+
+/// How much to check.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Leave out what takes minutes.
+    pub fast: bool,
+    /// Show the output of every step.
+    pub verbose: bool,
+}
+
+impl Options {
+    fn parse(arguments: &[String]) -> Result<Self, Error> {
+        let mut options = Self::default();
+        for argument in arguments {
+            match argument.as_str() {
+                "--fast" => options.fast = true,
+                "--verbose" | "-v" => options.verbose = true,
+                other => {
+                    let expected = "--fast, --verbose";
+                    return Err(Error::UnknownArgument { command: "check", argument: other.to_owned(), expected });
+                }
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// Runs all steps, the later ones also after an earlier one failed, and gives the exit code.
+///
+/// # Errors
+/// If cargo does not understand the workspace. What goes wrong in a step is its failure.
+pub fn run(root: &Path, options: Options) -> Result<u8, Error> {
+    let targets = Targets::read(root, options.fast)?;
+    let mut runner = Runner::new(options.verbose);
+    runner.step("format", |live| live.run(with(root, &["fmt", "--all", "--check"])));
+    runner.step("arch", |_| arch::check(root).map(|report| End::of(&report)));
+    runner.step("tidy", |_| tidy::check(root).map(|report| End::of(&report)));
+    runner.step("names", |_| names::check(root).map(|report| End::of(&report)));
+    runner.step("deny", |live| deny(root, live));
+    runner.step("clippy", |live| {
+        live.run(with(root, &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
+    });
+    let mut built = None;
+    runner.step("build", |live| build(root, &targets, live, &mut built));
+    runner.step("tests", |live| tests(root, &targets, built.as_ref(), live));
+    runner.step("doc tests", |live| {
+        if built.is_none() {
+            return Ok(End::NotRun("the build failed".to_owned()));
+        }
+        live.run(with(root, &["test", "--workspace", "--doc", "--no-fail-fast"]))
+    });
+    runner.step("docs", |live| live.run(docs(root, &targets)));
+    if options.fast {
+        runner.leave_out(&format!("test targets {} and the build of `app` alone", SLOW_TESTS.join(", ")));
+    } else {
+        // The features that tests join in can hide one that the service lacks.
+        runner.step("app alone", |live| live.run(with(root, &["check", "--package", "app-bootstrap"])));
+    }
+    Ok(runner.finish())
+}
+
+fn with(root: &Path, arguments: &[&str]) -> Process {
+    let mut command = process::cargo(root);
+    command.args(arguments);
+    command
+}
+
+/// What cargo is to build and test.
+#[derive(Debug, Default)]
+struct Targets {
+    /// The arguments that select it.
+    tests: Vec<String>,
+    /// Programs that are documented; one that is called like a library is not, it would overwrite the library's page.
+    documented_programs: BTreeSet<String>,
+}
+
+impl Targets {
+    fn read(root: &Path, fast: bool) -> Result<Self, Error> {
+        let metadata = arch::metadata(root, arch::Depth::Members)?;
+        let targets = || metadata.workspace_packages().into_iter().flat_map(|package| &package.targets);
+        let libraries: BTreeSet<String> = targets().filter(|t| t.is_lib()).map(|t| t.name.replace('-', "_")).collect();
+        let programs = targets().filter(|target| target.is_bin()).map(|target| target.name.clone());
+        let integration = targets().filter(|target| target.is_test()).map(|target| target.name.clone());
+        Ok(Self {
+            tests: selection(fast, &integration.collect()),
+            documented_programs: programs.filter(|name| !libraries.contains(&name.replace('-', "_"))).collect(),
+        })
+    }
+}
+
+fn selection(fast: bool, integration: &BTreeSet<String>) -> Vec<String> {
+    if !fast {
+        return vec!["--all-targets".to_owned()];
+    }
+    let quick = integration.iter().filter(|name| !SLOW_TESTS.contains(&name.as_str()));
+    let all = ["--lib", "--bins"].map(str::to_owned).into_iter();
+    all.chain(quick.flat_map(|name| ["--test".to_owned(), name.clone()])).collect()
+}
+
+fn deny(root: &Path, live: &mut Live) -> Result<End, Error> {
+    let installed =
+        process::cargo(root).args(["deny", "--version"]).output().is_ok_and(|output| output.status.success());
+    if !installed {
+        return Ok(End::Skipped("cargo-deny is not installed; the GitHub workflow runs it".to_owned()));
+    }
+    // The advisories need a download; they are the workflow's.
+    live.run(with(root, &["deny", "--all-features", "check", "bans", "licenses", "sources"]))
+}
+
+fn build(root: &Path, targets: &Targets, live: &mut Live, built: &mut Option<Binaries>) -> Result<End, Error> {
+    // All programs are among what is tested; `--examples` as in `PROGRAMS`, for a run that tests no example.
+    let mut command = with(root, &["build", "--workspace", "--examples", binaries::MESSAGES]);
+    command.args(&targets.tests);
+    let mut binaries = Binaries::default();
+    let end = live.follow(command, |line| binaries.read(line))?;
+    if matches!(end, End::Passed(_)) {
+        *built = Some(binaries);
+    }
+    Ok(end)
+}
+
+fn tests(root: &Path, targets: &Targets, built: Option<&Binaries>, live: &mut Live) -> Result<End, Error> {
+    let Some(binaries) = built else {
+        return Ok(End::NotRun("the build failed".to_owned()));
+    };
+    let mut command = test::with_servers(root, binaries)?;
+    command.args(["test", "--workspace", "--no-fail-fast"]).args(&targets.tests);
+    let mut output = TestOutput::default();
+    let end = live.follow(command, |line| {
+        output.read(line);
+        false
+    })?;
+    Ok(output.judge(end))
+}
+
+fn docs(root: &Path, targets: &Targets) -> Process {
+    // As for programs: with `--examples` the dependencies are the ones that clippy has checked.
+    let mut command = with(root, &["doc", "--workspace", "--no-deps", "--lib", "--examples"]);
+    command.args(targets.documented_programs.iter().flat_map(|name| ["--bin", name]));
+    let mut flags = std::env::var_os("RUSTDOCFLAGS").unwrap_or_default();
+    flags.push(" -D warnings");
+    command.env("RUSTDOCFLAGS", flags);
+    command
+}
+
+impl End {
+    fn of(report: &Report) -> Self {
+        if report.is_clean() {
+            Self::Passed(report.summary())
+        } else {
+            Self::Failed { output: report.details(), findings: vec![report.summary()], not_run: Vec::new() }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::{Options, selection};
+
+    #[test]
+    fn fast_leaves_out_the_slow_test_targets_and_nothing_else() {
+        let targets: BTreeSet<String> = ["chaos", "contract", "servers", "system"].map(str::to_owned).into();
+        assert_eq!(selection(true, &targets).join(" "), "--lib --bins --test contract --test servers");
+        assert_eq!(selection(false, &targets), ["--all-targets"]);
+    }
+
+    #[test]
+    fn unknown_argument_is_a_usage_error() {
+        let parse = |argument: &str| Options::parse(&[argument.to_owned()]);
+        assert_eq!(parse("--fast").unwrap(), Options { fast: true, verbose: false });
+        assert!(parse("--quick").unwrap_err().is_usage());
+    }
+}

@@ -1,0 +1,127 @@
+//! What the test harness said: how many tests ran, which failed, and which had no broker to run against.
+
+use super::runner::End;
+
+/// What a test writes that needs a server which this run goes without.
+const MISSING: &[&str] = &["this run has no RabbitMQ server", "Missing { server: \"RabbitMQ\""];
+
+/// The output of `cargo test`, read line by line.
+#[derive(Debug, Default)]
+pub(super) struct TestOutput {
+    passed: usize,
+    failed: Vec<String>,
+    not_run: Vec<String>,
+    /// The failed test whose output is being read, and whether it missed a server.
+    current: Option<(String, bool)>,
+}
+
+impl TestOutput {
+    /// Takes in a line.
+    pub(super) fn read(&mut self, line: &str) {
+        let heading = line.strip_prefix("---- ").and_then(|rest| rest.strip_suffix(" stdout ----"));
+        if let Some(name) = heading {
+            self.finish_current();
+            self.current = Some((name.to_owned(), false));
+        } else if line == "failures:" || line.starts_with("test result: ") {
+            self.finish_current();
+        }
+        if let Some((_, misses)) = &mut self.current {
+            *misses |= MISSING.iter().any(|words| line.contains(words));
+        }
+        if let Some(rest) = line.strip_prefix("test result: ") {
+            self.passed += passed(rest);
+        }
+    }
+
+    fn finish_current(&mut self) {
+        if let Some((name, misses)) = self.current.take() {
+            if misses { &mut self.not_run } else { &mut self.failed }.push(name);
+        }
+    }
+
+    /// How the step ended, where `end` is how cargo ended.
+    pub(super) fn judge(mut self, end: End) -> End {
+        self.finish_current();
+        match end {
+            End::Passed(_) if self.passed == 0 => End::Failed {
+                output: "not one test was run".to_owned(),
+                findings: vec!["not one test was run".to_owned()],
+                not_run: Vec::new(),
+            },
+            End::Passed(_) => End::Passed(format!("{} tests", self.passed)),
+            End::Failed { output, .. } => End::Failed {
+                output,
+                findings: self.findings(),
+                not_run: self.not_run.iter().map(|name| format!("{name}, for want of RabbitMQ")).collect(),
+            },
+            other => other,
+        }
+    }
+
+    fn findings(&self) -> Vec<String> {
+        let counts = [(self.passed, "passed"), (self.failed.len(), "failed"), (self.not_run.len(), "not run")];
+        let counts: Vec<String> = counts.iter().map(|(count, what)| format!("{count} {what}")).collect();
+        self.failed.iter().map(|name| format!("test {name}")).chain([counts.join(", ")]).collect()
+    }
+}
+
+/// The number before `passed;`.
+fn passed(result: &str) -> usize {
+    let words: Vec<&str> = result.split_whitespace().collect();
+    let at = words.iter().position(|word| *word == "passed;").and_then(|at| at.checked_sub(1));
+    at.and_then(|at| words.get(at)).and_then(|number| number.parse().ok()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{End, TestOutput};
+
+    const FAILED: &str = r#"
+running 4 tests
+test a ... ok
+test m::b ... FAILED
+test c ... FAILED
+
+failures:
+
+---- m::b stdout ----
+thread 'm::b' panicked at x.rs:1:1:
+called `Result::unwrap()` on an `Err` value: Earlier(Missing { server: "RabbitMQ", reason: "none" })
+
+---- c stdout ----
+thread 'c' panicked at x.rs:2:2:
+no
+
+failures:
+    c
+    m::b
+
+test result: FAILED. 2 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
+test result: ok. 5 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
+"#;
+
+    fn judge(text: &str, end: End) -> End {
+        let mut output = TestOutput::default();
+        text.lines().for_each(|line| output.read(line));
+        output.judge(end)
+    }
+
+    #[test]
+    fn tests_without_a_broker_are_told_from_those_that_failed() {
+        let end = judge(FAILED, End::Failed { output: "x".to_owned(), findings: Vec::new(), not_run: Vec::new() });
+        let End::Failed { findings, not_run, .. } = end else { panic!("{end:?}") };
+        assert_eq!(findings, ["test c", "7 passed, 1 failed, 1 not run"]);
+        assert_eq!(not_run, ["m::b, for want of RabbitMQ"]);
+    }
+
+    #[test]
+    fn passed_tests_are_counted_over_all_programs() {
+        let text = "test result: ok. 2 passed; 0 failed;\ntest result: ok. 5 passed; 0 failed;";
+        assert_eq!(judge(text, End::Passed(String::new())), End::Passed("7 tests".to_owned()));
+    }
+
+    #[test]
+    fn run_without_a_single_test_fails() {
+        assert!(matches!(judge("", End::Passed(String::new())), End::Failed { .. }));
+    }
+}

@@ -1,0 +1,72 @@
+//! The commands that documents tell their readers to run.
+
+use super::Index;
+use crate::{Report, command::COMMANDS, markdown, workspace::SourceFile};
+
+/// How a command of this crate begins.
+pub(super) const COMMAND_LINE: &str = "cargo xtask ";
+
+/// Every `cargo xtask` command in the documents exists, and `cargo xtask test` names a test or module that does.
+#[must_use]
+pub fn check_commands(documents: &[SourceFile], index: &Index) -> Report {
+    let mut report = Report::default();
+    let mut commands = 0;
+    for document in documents {
+        for (line, text) in markdown::prose(&document.text) {
+            for code in markdown::codes(text).into_iter().filter(|code| code.starts_with(COMMAND_LINE)) {
+                commands += 1;
+                if let Some(what) = missing_command(code, index) {
+                    report.problem(format!("{}:{line}: {what}", document.path));
+                }
+            }
+        }
+    }
+    report.looked_at("commands in documents", commands);
+    report
+}
+
+/// What is wrong with a command line; `None` if it can be run.
+pub(super) fn missing_command(code: &str, index: &Index) -> Option<String> {
+    let mut words = code.strip_prefix(COMMAND_LINE).unwrap_or_default().split_whitespace();
+    let name = words.next().unwrap_or_default();
+    if !COMMANDS.iter().any(|command| command.name == name) {
+        return Some(format!("no command `{code}`"));
+    }
+    // A filter as the harness takes it: the name of a test, or of the module that it is in.
+    let filter = words.next().filter(|word| name == "test" && word.starts_with(|c: char| c.is_ascii_lowercase()))?;
+    let found = index.has_test(filter) || index.has_test(&format!("{filter}::*"));
+    (!found).then(|| format!("`{code}` finds no test"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check_commands;
+    use crate::names::fixture::{document, index};
+
+    fn problems(text: &str) -> Vec<String> {
+        check_commands(&[document(text)], &index()).problems().to_vec()
+    }
+
+    #[test]
+    fn real_commands_pass() {
+        let text =
+            "`cargo xtask arch`, `cargo xtask test claims_once`, `cargo xtask test store`, `cargo xtask test -p x`";
+        assert_eq!(problems(text), Vec::<String>::new());
+    }
+
+    #[test]
+    fn unknown_command_and_test_that_is_not_there_fail() {
+        assert_eq!(
+            problems("`cargo xtask bnech`\n`cargo xtask test claims_twice`"),
+            [
+                "docs/page.md:1: no command `cargo xtask bnech`",
+                "docs/page.md:2: `cargo xtask test claims_twice` finds no test"
+            ]
+        );
+    }
+
+    #[test]
+    fn documents_without_a_command_fail() {
+        assert_eq!(problems("text"), ["looked at no commands in documents: the rule cannot hold"]);
+    }
+}
