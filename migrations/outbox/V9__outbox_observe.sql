@@ -27,7 +27,7 @@ CREATE FUNCTION outbox_statistics(
     p_cap int DEFAULT 100000,
     OUT pending bigint, OUT in_flight bigint, OUT failed bigint, OUT dead bigint,
     OUT blocked_lanes bigint, OUT expired_claims bigint, OUT oldest_pending_at timestamptz, OUT oldest_in_flight_at timestamptz)
-LANGUAGE plpgsql STABLE SET plan_cache_mode = force_custom_plan SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+LANGUAGE plpgsql STABLE SET plan_cache_mode = force_custom_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE
     v_open bigint;
 BEGIN

@@ -284,9 +284,9 @@ fn leased_lanes() -> sea_orm::sea_query::SelectStatement {
 
 fn event_state(row: outbox_event_state::Model) -> Result<OutboxEventState, StoreError> {
     let unreadable = |column| corrupt("outbox_event_state", column, row.id);
-    let status = row.status.parse().map_err(|_| unreadable("status"))?;
-    let attempts = u32::try_from(row.attempts).map_err(|_| unreadable("attempts"))?;
-    let replays = u32::try_from(row.replays).map_err(|_| unreadable("replays"))?;
+    let status = row.status.parse().ok().ok_or_else(|| unreadable("status"))?;
+    let attempts = u32::try_from(row.attempts).ok().ok_or_else(|| unreadable("attempts"))?;
+    let replays = u32::try_from(row.replays).ok().ok_or_else(|| unreadable("replays"))?;
     let due_at: Option<OffsetDateTime> = row.due_at;
     Ok(OutboxEventState {
         id: EventId::new(row.id),
@@ -312,7 +312,7 @@ fn event_state(row: outbox_event_state::Model) -> Result<OutboxEventState, Store
 
 fn event_content(row: outbox_event::Model) -> Result<OutboxEventContent, StoreError> {
     let headers: BTreeMap<String, String> =
-        serde_json::from_value(row.headers).map_err(|_| corrupt("outbox_event", "headers", row.id))?;
+        serde_json::from_value(row.headers).ok().ok_or_else(|| corrupt("outbox_event", "headers", row.id))?;
     Ok(OutboxEventContent { payload: Payload::from_stored(row.payload), headers: EventHeaders::from_stored(headers) })
 }
 

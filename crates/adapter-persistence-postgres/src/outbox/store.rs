@@ -190,7 +190,8 @@ fn checked(
 }
 
 fn settlement(row: SettlementRow) -> Result<Settlement, StoreError> {
-    let count = |column, value: i32| u32::try_from(value).map_err(|_| corrupt("outbox_settlement", column, value));
+    let count =
+        |column, value: i32| u32::try_from(value).ok().ok_or_else(|| corrupt("outbox_settlement", column, value));
     Ok(Settlement {
         freed: count("lanes", row.lanes)?,
         events: count("events", row.events)?,
@@ -216,9 +217,11 @@ fn runs(rows: Vec<ClaimedRow>) -> Result<Vec<Run>, StoreError> {
 fn event(row: ClaimedRow) -> Result<OutboxEvent, StoreError> {
     const TABLE: &str = "outbox_event";
     let unreadable = |column| corrupt(TABLE, column, row.id);
-    let headers: BTreeMap<String, String> = serde_json::from_str(&row.headers).map_err(|_| unreadable("headers"))?;
+    let headers: BTreeMap<String, String> =
+        serde_json::from_str(&row.headers).ok().ok_or_else(|| unreadable("headers"))?;
     let created_at = OffsetDateTime::from_unix_timestamp_nanos(i128::from(row.created_at_micros) * 1_000)
-        .map_err(|_| unreadable("created_at"))?;
+        .ok()
+        .ok_or_else(|| unreadable("created_at"))?;
     Ok(OutboxEvent {
         id: EventId::new(row.id),
         sequence: Sequence(row.sequence),
@@ -227,8 +230,8 @@ fn event(row: ClaimedRow) -> Result<OutboxEvent, StoreError> {
         event_type: EventType::from_stored(row.event_type),
         payload: row.payload,
         headers: EventHeaders::from_stored(headers),
-        attempts: u32::try_from(row.attempts).map_err(|_| unreadable("attempts"))?,
-        replays: u32::try_from(row.replays).map_err(|_| unreadable("replays"))?,
+        attempts: u32::try_from(row.attempts).ok().ok_or_else(|| unreadable("attempts"))?,
+        replays: u32::try_from(row.replays).ok().ok_or_else(|| unreadable("replays"))?,
         created_at,
         // An event of a transaction that began before this statement may look younger than nothing.
         age_at_claim: Duration::from_micros(u64::try_from(row.age_micros).unwrap_or(0)),
