@@ -18,7 +18,5 @@ pub mod amqp;
 mod causes;
 pub mod http;
 mod problem;
-#[cfg(test)]
-mod testing;
 
 pub use problem::SettingProblem;
