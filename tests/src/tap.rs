@@ -9,9 +9,7 @@ use futures_util::StreamExt;
 use lapin::{
     Connection, ConnectionProperties, ExchangeKind,
     message::Delivery,
-    options::{
-        BasicAckOptions, BasicConsumeOptions, ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions,
-    },
+    options::{BasicAckOptions, BasicConsumeOptions, ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions},
     types::{AMQPValue, FieldTable},
 };
 use tokio::task::JoinHandle;

@@ -79,8 +79,11 @@ impl WorkLoad {
         let body = json!({ "title": format!("work {key}"), "plannedMinutes": minutes });
         let (status, answer) = self.post(&path, Some(key), Some(&body)).await?;
         let id = answer.get("id").and_then(Value::as_str).and_then(|id| Uuid::parse_str(id).ok());
-        id.filter(|_| status.is_success())
-            .ok_or_else(|| LoadError::Unexpected { request: path, status, body: answer.to_string() })
+        id.filter(|_| status.is_success()).ok_or_else(|| LoadError::Unexpected {
+            request: path,
+            status,
+            body: answer.to_string(),
+        })
     }
 
     /// Takes one step of a work log. A conflict means that an earlier try, whose answer was lost, took it.
@@ -103,7 +106,12 @@ impl WorkLoad {
         Ok(status.is_success().then_some(answer))
     }
 
-    async fn post(&self, path: &str, key: Option<&str>, body: Option<&Value>) -> Result<(StatusCode, Value), LoadError> {
+    async fn post(
+        &self,
+        path: &str,
+        key: Option<&str>,
+        body: Option<&Value>,
+    ) -> Result<(StatusCode, Value), LoadError> {
         self.send(path, |base| {
             let mut request = self.client.post(format!("{base}{path}"));
             if let Some(key) = key {

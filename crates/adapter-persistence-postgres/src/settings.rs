@@ -222,6 +222,7 @@ fn redacted<S: Serializer>(url: &SecretString, serializer: S) -> Result<S::Ok, S
     serializer.serialize_str(&masked(url))
 }
 
+#[expect(clippy::ref_option, reason = "serde passes the field by reference")]
 fn redacted_option<S: Serializer>(url: &Option<SecretString>, serializer: S) -> Result<S::Ok, S::Error> {
     url.as_ref().map(masked).serialize(serializer)
 }

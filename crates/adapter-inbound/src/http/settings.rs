@@ -116,6 +116,7 @@ fn is_strong(token: &str) -> bool {
     token.len() >= SHORTEST_TOKEN && token.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
+#[expect(clippy::ref_option, reason = "serde passes the field by reference")]
 fn redacted<S: Serializer>(token: &Option<SecretString>, serializer: S) -> Result<S::Ok, S::Error> {
     token.as_ref().map(|_| "***").serialize(serializer)
 }

@@ -100,12 +100,22 @@ impl Link {
         }
     }
 
-    /// Waits for a connection, whatever the time-out for making one.
+    /// Waits until messages can be sent, or the connection is closed for good.
+    ///
+    /// # Errors
+    /// Why they cannot, when the time is over.
     pub(super) async fn wait_until_up(&self, within: Duration) -> Result<Arc<Live>, String> {
-        let mut state = self.state.subscribe();
-        let up = state.wait_for(|state| !matches!(state, State::Down { .. }));
+        let waiting = async {
+            let mut state = self.state.subscribe();
+            // A connection may be blocked, or lost without its task knowing yet: that is no change of the state.
+            while self.live().is_err() && !matches!(*state.borrow_and_update(), State::Closed) {
+                if let Ok(Err(_closed)) = timeout(LOOK_EVERY / 10, state.changed()).await {
+                    break;
+                }
+            }
+        };
         // The answer is read anew, for it tells why there is none.
-        let _ = timeout(within, up).await;
+        let _ = timeout(within, waiting).await;
         self.live()
     }
 
