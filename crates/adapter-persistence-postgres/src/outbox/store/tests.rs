@@ -129,7 +129,8 @@ async fn rows_become_the_runs_of_their_lanes_in_order() {
     let rows = vec![row(-3, 5), row(-3, 7), row(4, 1)];
     let (store, _) = store_over(Scripted { claims: Mutex::new(vec![Ok(rows)]), ..Scripted::default() });
     let runs = store.claim(&a_request()).await.expect("claimed");
-    let shape: Vec<_> = runs.iter().map(|run| (run.lane.0, run.events.iter().map(|e| e.sequence.0).collect())).collect();
+    let shape: Vec<_> =
+        runs.iter().map(|run| (run.lane.0, run.events.iter().map(|e| e.sequence.0).collect())).collect();
     assert_eq!(shape, [(-3, vec![5, 7]), (4, vec![1])]);
     let event = &runs[0].events[0];
     assert_eq!((event.attempts, event.replays, event.headers.get("a")), (2, 1, Some("b")));
