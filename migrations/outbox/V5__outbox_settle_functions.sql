@@ -85,6 +85,7 @@ LANGUAGE plpgsql VOLATILE
 SET plan_cache_mode = force_custom_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET enable_mergejoin = off AS $$
 DECLARE
     v_freed CONSTANT int := cardinality(p_leases.lanes);
+    v_touched int;
 BEGIN
     IF v_freed = 0 THEN
         RETURN;
@@ -99,14 +100,21 @@ BEGIN
                 ORDER BY e.lane, e.sequence LIMIT 1) head ON true
     ), emptied AS (
         DELETE FROM outbox_lane l WHERE l.ctid = ANY (ARRAY(SELECT x.row FROM lane x WHERE x.sequence IS NULL))
+        RETURNING 1
+    ), waiting AS (
+        UPDATE outbox_lane l
+           SET token = NULL, claimed_from = NULL, claimed_through = NULL, floor = lane.sequence,
+               due_at = CASE WHEN lane.status <> 'DEAD' THEN greatest(lane.next_attempt_at, statement_timestamp() + p_delay) END,
+               expiries = CASE WHEN lane.sequence <> l.claimed_from THEN 0
+                               WHEN p_expired THEN least(l.expiries + 1, 32000) ELSE l.expiries END
+          FROM lane
+         WHERE l.ctid = ANY (ARRAY(SELECT x.row FROM lane x WHERE x.sequence IS NOT NULL)) AND lane.lane = l.lane
+        RETURNING 1
     )
-    UPDATE outbox_lane l
-       SET token = NULL, claimed_from = NULL, claimed_through = NULL, floor = lane.sequence,
-           due_at = CASE WHEN lane.status <> 'DEAD' THEN greatest(lane.next_attempt_at, statement_timestamp() + p_delay) END,
-           expiries = CASE WHEN lane.sequence <> l.claimed_from THEN 0
-                           WHEN p_expired THEN least(l.expiries + 1, 32000) ELSE l.expiries END
-      FROM lane
-     WHERE l.ctid = ANY (ARRAY(SELECT x.row FROM lane x WHERE x.sequence IS NOT NULL)) AND lane.lane = l.lane;
+    SELECT (SELECT count(*) FROM emptied) + (SELECT count(*) FROM waiting) INTO v_touched;
+    IF v_touched <> v_freed THEN
+        RAISE EXCEPTION 'outbox_free_lanes: % of % lanes of claim % touched', v_touched, v_freed, p_token;
+    END IF;
     DELETE FROM outbox_claim c WHERE c.token = p_token AND c.held <= v_freed;
     IF NOT FOUND THEN
         UPDATE outbox_claim c SET held = c.held - v_freed WHERE c.token = p_token;

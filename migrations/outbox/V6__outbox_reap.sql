@@ -59,5 +59,8 @@ BEGIN
         PERFORM outbox_free_lanes(v_claim.token, v_leases, interval '0', p_expired => true);
         lanes := lanes + cardinality(v_leases.lanes);
         postponed := postponed + cardinality(v_leases.postponed);
+        IF cardinality(v_leases.lanes || v_leases.postponed) = 0 THEN  -- its lanes are gone (truncated by hand)
+            DELETE FROM outbox_claim c WHERE c.token = v_claim.token;
+        END IF;
     END LOOP;
 END $$;

@@ -84,14 +84,9 @@ impl DeliveryChecker {
     /// An append was committed. `order` grows with each event of an aggregate: the sequence, or the number of the commit.
     pub fn committed(&self, aggregate: &str, id: EventId, order: i64) {
         let mut seen = self.seen();
-        let aggregate = match seen.aggregates.get(aggregate) {
-            Some(known) => *known,
-            None => {
-                let fresh = u32::try_from(seen.aggregates.len()).unwrap_or(u32::MAX);
-                seen.aggregates.insert(aggregate.to_owned(), fresh);
-                fresh
-            }
-        };
+        let fresh = u32::try_from(seen.aggregates.len()).unwrap_or(u32::MAX);
+        let known = seen.aggregates.get(aggregate).copied();
+        let aggregate = known.unwrap_or_else(|| *seen.aggregates.entry(aggregate.to_owned()).or_insert(fresh));
         seen.committed.push((id, aggregate, order));
     }
 
@@ -394,7 +389,7 @@ mod tests {
 
     /// Odd events belong to one aggregate, even ones to another.
     fn commit(checker: &DeliveryChecker, n: u64) {
-        checker.committed(if n % 2 == 0 { "even" } else { "odd" }, event_id(n), n.cast_signed());
+        checker.committed(if n.is_multiple_of(2) { "even" } else { "odd" }, event_id(n), n.cast_signed());
     }
 
     fn found(checker: &DeliveryChecker) -> Vec<(&'static str, u64)> {
@@ -546,8 +541,8 @@ mod tests {
         const MANY: u64 = 1_000_000;
         let checker = DeliveryChecker::new();
         for n in 0..MANY {
-            checker.committed(if n % 3 == 0 { "a" } else { "b" }, event_id(n), n.cast_signed());
-            if n % 2 == 0 {
+            checker.committed(if n.is_multiple_of(3) { "a" } else { "b" }, event_id(n), n.cast_signed());
+            if n.is_multiple_of(2) {
                 checker.delivered(event_id(n));
             }
         }

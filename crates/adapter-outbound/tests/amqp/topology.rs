@@ -1,13 +1,13 @@
 //! What must stand on the broker.
 
 use adapter_outbound::amqp::{TopologyError, TopologySettings};
+use application_core::ports::MessagePublishPort;
 use lapin::{
     options::QueueDeclareOptions,
     types::{AMQPValue, FieldTable},
 };
 
-use crate::stage::{Stage, argument, event, start, with_override};
-use application_core::ports::MessagePublishPort;
+use crate::stage::{Stage, argument, event, eventually, start, with_override};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn everything_that_is_missing_is_reported_at_once_with_its_cure() {
@@ -45,12 +45,17 @@ async fn declaring_twice_changes_nothing_and_events_flow_into_a_single_active_co
         assert_eq!(publisher.prepare_topology().await.unwrap(), []);
     }
     publisher.publish(&event("Reserved")).await.unwrap();
-    assert_eq!(stage.take_all(&stage.name("q")).await.len(), 1);
+    let channel = stage.admin_channel().await;
+    let look = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
+    eventually("the event is in the queue", async || {
+        let queue = channel.queue_declare(stage.name("q").as_str().into(), look, FieldTable::default()).await.unwrap();
+        queue.message_count() == 1
+    })
+    .await;
 
     let mut same = FieldTable::default();
     argument(&mut same, "x-queue-type", AMQPValue::LongString("quorum".into()));
     let options = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
-    let channel = stage.admin_channel().await;
     channel.queue_declare(stage.name("parking").as_str().into(), options, same.clone()).await.unwrap();
     argument(&mut same, "x-single-active-consumer", AMQPValue::Boolean(true));
     channel.queue_declare(stage.name("q").as_str().into(), options, same).await.unwrap();
@@ -64,6 +69,7 @@ async fn what_stands_there_and_differs_is_a_typed_error_that_says_how() {
     let mut settings = stage.settings(&exchange, "k");
     settings.amqp.topology.declare = true;
     settings.amqp.topology.queue = Some(classic.clone());
+    settings.amqp.topology.single_active_consumer = false;
     let error = stage.publisher(&settings).await.prepare_topology().await.unwrap_err();
     let TopologyError::Differs { object, argument, wanted, .. } = &error else { panic!("{error:?}") };
     assert_eq!(object, &format!("queue {classic:?}"));

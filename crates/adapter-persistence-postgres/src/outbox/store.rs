@@ -1,5 +1,8 @@
 //! The relay's store over the statements of a claim: rows to runs, second tries, and counting what was changed.
 
+#[cfg(test)]
+mod tests;
+
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use application_core::{
@@ -49,7 +52,7 @@ impl OutboxStoreAdapter {
     /// The same store for one more relay worker, which claims lanes that the others keep passing by.
     ///
     /// A lane that many appenders keep locked is hardly ever free when a claim looks, and claims wait for nobody. This
-    /// store's claim takes one such lane at a time and may wait half a second for it (case L31). Its worker should run
+    /// store's claim takes one such lane at a time and may wait up to a second for it (case L31). Its worker should run
     /// every 100 ms or so beside the others, never instead of them.
     #[must_use]
     pub fn for_overdue_lanes(&self) -> Self {

@@ -304,6 +304,37 @@ pub async fn a_retry_counts_one_attempt_and_is_due_after_its_backoff_and_not_bef
     assert_eq!(again.runs[0].events[1].attempts, 0);
 }
 
+pub async fn a_run_ends_before_an_event_that_waits_for_its_backoff<H: OutboxHarness>() {
+    let bench = Bench::<H>::fresh().await;
+    let ids = bench.appended("a", 3).await;
+    let claim = bench.claim().await;
+    bench.fail(&claim, 1, RETRY).await;
+    // The replayed first event is due, the second is not yet.
+    assert!(bench.harness.operations().replay(ids[0]).await.unwrap());
+    assert_eq!(bench.publish_due().await, [[ids[0]]]);
+    bench.harness.advance(LONG / 2).await;
+    assert!(bench.claim().await.runs.is_empty());
+    bench.harness.advance(LONG / 2).await;
+    assert_eq!(bench.claim().await.ids(), [&ids[1..]]);
+}
+
+pub async fn a_head_that_waits_for_its_backoff_waits_although_an_operator_made_its_lane_due<H: OutboxHarness>() {
+    let bench = Bench::<H>::fresh().await;
+    let ids = bench.appended("a", 3).await;
+    let claim = bench.claim().await;
+    bench.fail(&claim, 1, FailedOutcome::Block).await;
+    let operations = bench.harness.operations();
+    assert!(operations.replay(ids[0]).await.unwrap());
+    let claim = bench.claim().await;
+    bench.fail(&claim, 0, RETRY).await;
+    assert!(operations.discard(ids[1]).await.unwrap());
+    assert!(bench.claim().await.runs.is_empty());
+    bench.harness.advance(LONG / 2).await;
+    assert!(bench.claim().await.runs.is_empty());
+    bench.harness.advance(LONG / 2).await;
+    assert_eq!(bench.claim().await.ids(), [[ids[0], ids[2]]]);
+}
+
 pub async fn attempts_add_up_over_retries<H: OutboxHarness>() {
     let bench = Bench::<H>::fresh().await;
     let id = bench.appended("a", 1).await[0];
