@@ -115,6 +115,7 @@ fn row(lane: i64, sequence: i64) -> ClaimedRow {
 fn a_request() -> ClaimRequest {
     ClaimRequest {
         token: token(),
+        scope: ClaimScope::Due,
         holder: application_core::outbox::HolderName::new("h"),
         lease: Duration::from_secs(1),
         max_lanes: 1,
@@ -129,7 +130,8 @@ async fn rows_become_the_runs_of_their_lanes_in_order() {
     let rows = vec![row(-3, 5), row(-3, 7), row(4, 1)];
     let (store, _) = store_over(Scripted { claims: Mutex::new(vec![Ok(rows)]), ..Scripted::default() });
     let runs = store.claim(&a_request()).await.expect("claimed");
-    let shape: Vec<_> = runs.iter().map(|run| (run.lane.0, run.events.iter().map(|e| e.sequence.0).collect())).collect();
+    let shape: Vec<_> =
+        runs.iter().map(|run| (run.lane.0, run.events.iter().map(|e| e.sequence.0).collect())).collect();
     assert_eq!(shape, [(-3, vec![5, 7]), (4, vec![1])]);
     let event = &runs[0].events[0];
     assert_eq!((event.attempts, event.replays, event.headers.get("a")), (2, 1, Some("b")));
@@ -213,10 +215,10 @@ async fn an_acknowledgement_without_events_frees_what_was_postponed() {
 }
 
 #[tokio::test]
-async fn the_store_for_overdue_lanes_claims_those_alone() {
+async fn the_scope_chooses_the_statement() {
     let claims = Mutex::new(vec![Ok(vec![]), Ok(vec![])]);
     let (store, repository) = store_over(Scripted { claims, ..Scripted::default() });
-    store.for_overdue_lanes().claim(&a_request()).await.expect("claimed");
+    store.claim(&ClaimRequest { scope: ClaimScope::Overdue, ..a_request() }).await.expect("claimed");
     store.claim(&a_request()).await.expect("claimed");
     assert_eq!(repository.calls(), ["claim_overdue", "claim"]);
 }
