@@ -129,12 +129,8 @@ impl Stage {
     async fn set() -> Result<Self, DemoError> {
         let servers = Arc::new(private(Options::new().with_progress(say)));
         let database_url = servers.postgres().await?.url().to_owned();
-        say(&servers.postgres().await?.describe());
         let amqp_url = match servers.rabbitmq().await {
-            Ok(server) => {
-                say(&server.describe());
-                Some(server.url().to_owned())
-            }
+            Ok(server) => Some(server.url().to_owned()),
             Err(error) if error.is_unavailable() => {
                 say("no RabbitMQ can be had: events go to standard output instead, and nothing is consumed");
                 None
@@ -148,7 +144,8 @@ impl Stage {
         if !status.success() {
             return Err(DemoError::Command { command: "migrate", output });
         }
-        say(&format!("migrated: {}", output.lines().last().unwrap_or_default()));
+        let applied = output.lines().filter(|line| line.starts_with("applied ")).count();
+        say(&format!("applied {applied} migrations"));
         let tap = match &amqp_url {
             Some(url) => Some(Tap::open(url, "demo.tap").await?),
             None => None,
@@ -271,8 +268,8 @@ fn print_table(stage: &Stage, counts: &Counts, report: &DeliveryReport) {
         ("work logs created (rows committed)", counts.work_logs.to_string()),
         ("events committed with them", report.committed.to_string()),
         ("events published", counts.published.to_string()),
-        ("deliveries seen", report.delivered.to_string()),
-        ("duplicates delivered (allowed: a relay was killed)", duplicates.to_string()),
+        ("events delivered", report.delivered.to_string()),
+        ("delivered again (allowed: a relay was killed)", duplicates.to_string()),
         ("effects applied", applied),
         ("order violations", (report.out_of_order.count + report.effect_out_of_order.count).to_string()),
         ("lost", (report.lost.count + report.stuck.count).to_string()),
