@@ -135,7 +135,8 @@ pub async fn blocked_aggregates_are_listed_oldest_head_first_with_reason_and_dep
     assert_eq!(heads, [(first[0], 3), (second[0], 1)]);
     assert_eq!((blocked[0].aggregate_id.as_str(), blocked[0].reason.as_deref()), ("a", Some("no")));
     assert!(blocked[0].age >= Duration::from_secs(60) && blocked[0].age > blocked[1].age);
-    assert_eq!(operations.blocked(1).await.unwrap(), blocked[..1]);
+    let oldest = operations.blocked(1).await.unwrap();
+    assert_eq!(oldest.iter().map(|blocked| blocked.head).collect::<Vec<_>>(), [first[0]]);
 }
 
 // Requeue
