@@ -64,6 +64,9 @@ pub async fn only_an_event_in_flight_shows_a_holder_and_the_end_of_a_lease<H: Ou
         assert_eq!(state.holder, in_flight.then(|| HolderName::new("relay-1")));
         assert_eq!(state.lease_expires_at.is_some(), in_flight);
     }
+    let ids = bench.appended("two", 2).await;
+    bench.claim_with(|request| request.max_run = 1).await;
+    assert_eq!(bench.state(ids[1]).await.holder, None, "its lane is leased, it is not");
 }
 
 pub async fn an_event_names_the_one_that_it_waits_behind<H: OutboxHarness>() {
