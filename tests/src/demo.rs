@@ -16,14 +16,14 @@ use test_support::{
 use uuid::Uuid;
 
 use crate::{
-    AppEnvironment, AppProcess, ProcessError, TimedOut, eventually,
+    AppEnvironment, AppProcess, ProcessError, TimedOut, pause,
     tally::{Counts, Tally},
     tap::Tap,
     work_load::{LoadError, WorkLoad},
 };
 
 /// Work logs that are created; each has three events.
-const WORK_LOGS: usize = 400;
+const WORK_LOGS: u32 = 400;
 /// Clients side by side.
 const CLIENTS: usize = 8;
 /// How long the relay of a killed process keeps its lease; short, so that the demo is.
@@ -99,7 +99,7 @@ async fn run() -> Result<bool, DemoError> {
     let created = clients.await.map_err(std::io::Error::other)??;
     say(&format!("{} work logs were answered with 201", created.len()));
     let counts = stage.wait_until_settled().await?;
-    stage.show_one(*created.first().unwrap_or(&Uuid::nil())).await?;
+    stage.show_one(*created.first().unwrap_or(&Uuid::nil()));
     let report = stage.report().await?;
     print_table(&stage, &counts, &report);
     for process in [&mut second, &mut third] {
@@ -129,12 +129,8 @@ impl Stage {
     async fn set() -> Result<Self, DemoError> {
         let servers = Arc::new(private(Options::new().with_progress(say)));
         let database_url = servers.postgres().await?.url().to_owned();
-        say(&servers.postgres().await?.describe());
         let amqp_url = match servers.rabbitmq().await {
-            Ok(server) => {
-                say(&server.describe());
-                Some(server.url().to_owned())
-            }
+            Ok(server) => Some(server.url().to_owned()),
             Err(error) if error.is_unavailable() => {
                 say("no RabbitMQ can be had: events go to standard output instead, and nothing is consumed");
                 None
@@ -148,7 +144,8 @@ impl Stage {
         if !status.success() {
             return Err(DemoError::Command { command: "migrate", output });
         }
-        say(&format!("migrated: {}", output.lines().last().unwrap_or_default()));
+        let applied = output.lines().filter(|line| line.starts_with("applied ")).count();
+        say(&format!("applied {applied} migrations"));
         let tap = match &amqp_url {
             Some(url) => Some(Tap::open(url, "demo.tap").await?),
             None => None,
@@ -169,9 +166,9 @@ impl Stage {
         let mut said = Instant::now();
         loop {
             let counts = tally.counts().await?;
-            let delivered = self.delivered().len();
+            let delivered = i64::try_from(self.delivered().len()).unwrap_or(i64::MAX);
             let effects = self.tap.is_none() || counts.applied == counts.events;
-            if counts.published == counts.events && effects && delivered as i64 >= counts.events {
+            if counts.published == counts.events && effects && delivered >= counts.events {
                 return Ok(counts);
             }
             if begun.elapsed() > PATIENCE {
@@ -183,19 +180,18 @@ impl Stage {
                 let Counts { events, published, in_flight, applied, .. } = counts;
                 say(&format!("{events} events: {published} published, {in_flight} in flight, {applied} applied"));
             }
-            tokio::time::sleep(Duration::from_millis(100)).await;
+            pause().await;
         }
     }
 
     /// Shows the events of one work log as they arrived.
-    async fn show_one(&self, work_log: Uuid) -> Result<(), DemoError> {
-        let Some(tap) = &self.tap else { return Ok(()) };
+    fn show_one(&self, work_log: Uuid) {
+        let Some(tap) = &self.tap else { return };
         let aggregate = format!("work-log/{work_log}");
         let seen = tap.seen();
         let events: Vec<_> =
             seen.iter().filter(|seen| seen.aggregate == aggregate).map(|seen| seen.event_type.as_str()).collect();
         say(&format!("{aggregate} arrived as {}", events.join(", ")));
-        Ok(())
     }
 
     async fn report(&self) -> Result<DeliveryReport, DemoError> {
@@ -229,13 +225,12 @@ async fn kill_in_mid_flight(stage: &Stage, process: &mut AppProcess) -> Result<i
     let begun = Instant::now();
     loop {
         let (counts, held) = (tally.counts().await?, tally.held_by("relay-1").await?);
-        if held > 0 && counts.published > WORK_LOGS as i64 / 2 {
+        if held > 0 && counts.published > i64::from(WORK_LOGS / 2) {
             process.kill().await?;
             return Ok(held);
         }
         if begun.elapsed() > Duration::from_secs(60) {
-            let never = eventually("a lease of relay-1", Duration::ZERO, || async { None::<()> });
-            never.await?;
+            return Err(TimedOut::new("a lease of relay-1", Duration::from_secs(60)).into());
         }
     }
 }
@@ -271,8 +266,8 @@ fn print_table(stage: &Stage, counts: &Counts, report: &DeliveryReport) {
         ("work logs created (rows committed)", counts.work_logs.to_string()),
         ("events committed with them", report.committed.to_string()),
         ("events published", counts.published.to_string()),
-        ("deliveries seen", report.delivered.to_string()),
-        ("duplicates delivered (allowed: a relay was killed)", duplicates.to_string()),
+        ("events delivered", report.delivered.to_string()),
+        ("delivered again (allowed: a relay was killed)", duplicates.to_string()),
         ("effects applied", applied),
         ("order violations", (report.out_of_order.count + report.effect_out_of_order.count).to_string()),
         ("lost", (report.lost.count + report.stuck.count).to_string()),

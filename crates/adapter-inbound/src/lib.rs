@@ -17,5 +17,3 @@
 pub mod amqp;
 mod causes;
 pub mod http;
-#[cfg(test)]
-mod testing;

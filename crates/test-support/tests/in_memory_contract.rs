@@ -6,7 +6,6 @@ use application_core::ports::{
     InboxPort, LeadershipPort, OutboxAppendPort, OutboxMaintenancePort, OutboxOperationsPort, OutboxStatisticsPort,
     OutboxStorePort, ParkingPort, UnitOfWork,
 };
-use async_trait::async_trait;
 use test_support::{
     clock::FakeClock,
     contracts::OutboxHarness,
@@ -19,7 +18,6 @@ struct InMemory {
     outbox: InMemoryOutbox,
 }
 
-#[async_trait]
 impl OutboxHarness for InMemory {
     type Tx = InMemoryTransaction;
 

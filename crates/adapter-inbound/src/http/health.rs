@@ -97,10 +97,10 @@ mod tests {
     use axum::{body::Body, http::Request};
     use http_body_util::BodyExt;
     use serde_json::{Value, json};
+    use test_support::clock::FakeClock;
     use tower::ServiceExt;
 
     use super::*;
-    use crate::testing::ManualClock;
 
     struct Check(&'static str, Box<dyn Fn() -> Option<Result<(), String>> + Send + Sync>);
 
@@ -141,7 +141,7 @@ mod tests {
             check("schema", || None),
             check("consumer", || panic!("bug")),
         ];
-        let router = health_router(checks, Arc::new(ManualClock::default()), policy);
+        let router = health_router(checks, Arc::new(FakeClock::default()), policy);
         let (status, body) = get(&router, "/readyz").await;
         assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
         assert_eq!(
@@ -160,7 +160,7 @@ mod tests {
     async fn readiness_is_found_out_once_a_second_however_many_ask() {
         let asked = Arc::new(AtomicU32::new(0));
         let counter = Arc::clone(&asked);
-        let clock = Arc::new(ManualClock::default());
+        let clock = Arc::new(FakeClock::default());
         let checks = vec![check("database", move || {
             counter.fetch_add(1, Ordering::SeqCst);
             Some(Ok(()))

@@ -36,16 +36,16 @@ use application_core::ports::{
     InboxPort, LeadershipPort, OutboxAppendPort, OutboxMaintenancePort, OutboxOperationsPort, OutboxStatisticsPort,
     OutboxStorePort, ParkingPort, UnitOfWork,
 };
-use async_trait::async_trait;
 
 /// An adapter under test: its ports over one empty outbox, and the power to let its clock run.
-#[async_trait]
+///
+/// The two asynchronous functions are written as `async fn` by an implementation; nothing asks their futures to be `Send`.
 pub trait OutboxHarness: Send + Sync + Sized + 'static {
     /// The adapter's transaction.
     type Tx: Send + Sync + 'static;
 
     /// An empty outbox that no other case sees.
-    async fn fresh() -> Self;
+    fn fresh() -> impl Future<Output = Self>;
 
     /// Transactions.
     fn unit_of_work(&self) -> Arc<dyn UnitOfWork<Tx = Self::Tx>>;
@@ -77,7 +77,7 @@ pub trait OutboxHarness: Send + Sync + Sized + 'static {
     /// Lets this much time pass for everything that is stored: moves a fake clock, or ages every stored time.
     ///
     /// Cases call it while no transaction of theirs is open.
-    async fn advance(&self, by: Duration);
+    fn advance(&self, by: Duration) -> impl Future<Output = ()>;
 }
 
 /// Runs one case, and fails it if it hangs.

@@ -1,0 +1,11 @@
+//! The consumer against a real broker, with an inbox in memory.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod broker;
+mod effects;
+mod faults;
+mod order;
+mod parking;
+mod stop;
+mod unparking;
+mod world;
