@@ -34,3 +34,15 @@ CREATE TABLE outbox_lane (
 -- Leased lanes stay out of this index: under an old snapshot the dead entries of lanes that come and go would be
 -- met again by every poll. Parked lanes stay in it, at its end (NULLS LAST), where only an operator's listing looks.
 CREATE INDEX outbox_lane_due ON outbox_lane (due_at) WHERE token IS NULL;
+
+-- Where the look for due lanes starts. Claimed lanes leave dead entries at the front of outbox_lane_due, and an old
+-- snapshot keeps all of them: without this, every poll would walk them again. Rows are only inserted, one for each look
+-- at the whole index (four a second at most), so no claim waits for another, and a frozen one holds nobody up.
+CREATE TABLE outbox_due_floor (
+    looked_at    timestamptz NOT NULL,
+    -- At looked_at no lane was due before this moment.
+    due_from     timestamptz NOT NULL,
+    -- Lanes that became visible below due_from (their append committed more than 250 ms later) wait until then.
+    next_look_at timestamptz NOT NULL,
+    CONSTRAINT outbox_due_floor_pkey PRIMARY KEY (looked_at)
+);

@@ -6,23 +6,24 @@
 
 -- Types that are paused now. The rows stay share-locked, so that a resume waits for the claims that still saw the pause
 -- and finds the lanes that they park. A pause that is being lifted at this moment (its row is locked) counts as lifted.
-CREATE FUNCTION outbox_paused_types() RETURNS text[] LANGUAGE plpgsql VOLATILE AS $$
+CREATE FUNCTION outbox_paused_types() RETURNS text[] LANGUAGE plpgsql VOLATILE SET jit = off AS $$
 BEGIN
     RETURN ARRAY(SELECT p.aggregate_type FROM outbox_pause p FOR SHARE SKIP LOCKED);
 END $$;
 
--- Leases the given lanes, which the caller has locked, and returns their runs.
+-- Leases the given lanes, which the caller has locked, and returns their runs. While a row is locked its ctid stands
+-- still, and is the cheapest way back to it.
 -- A run is the lane's open events from its floor up to p_run events, the first DEAD one, the first that is not yet due
 -- and the first of a paused type. All runs together hold at most p_events events and p_bytes of payload, but at least
 -- one event. A lane that is out of room stays due. A lane whose head is not to be sent is moved out of the way.
 CREATE FUNCTION outbox_lease_lanes(
-    p_token uuid, p_holder text, p_lease interval, p_lanes bigint[], p_floors bigint[], p_expiries int[],
+    p_token uuid, p_holder text, p_lease interval, p_rows tid[], p_lanes bigint[], p_floors bigint[], p_expiries int[],
     p_run int, p_events int, p_bytes bigint)
 RETURNS TABLE (
     lane bigint, sequence bigint, id uuid, aggregate_type text, aggregate_id text, event_type text,
     payload text, headers text, attempts int, replays int, created_at timestamptz, expiries int)
 LANGUAGE plpgsql VOLATILE ROWS 500
-SET plan_cache_mode = force_custom_plan SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off
+SET plan_cache_mode = force_custom_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET enable_mergejoin = off
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -31,8 +32,8 @@ DECLARE
 BEGIN
     RETURN QUERY
     WITH found AS MATERIALIZED (  -- lane by lane, until p_events rows are read; no row for a lane: its columns are NULL
-        SELECT w.lane, w.position, w.expiries, e.*
-          FROM unnest(p_lanes, p_floors, p_expiries) WITH ORDINALITY AS w (lane, floor, expiries, position)
+        SELECT w.row, w.lane, w.position, w.expiries, e.*
+          FROM unnest(p_rows, p_lanes, p_floors, p_expiries) WITH ORDINALITY AS w (row, lane, floor, expiries, position)
           LEFT JOIN LATERAL (
                SELECT o.sequence, o.id, o.aggregate_type, o.aggregate_id, o.event_type, o.payload, o.payload_bytes,
                       o.headers, o.attempts, o.replays, o.created_at, o.next_attempt_at,
@@ -52,9 +53,9 @@ BEGIN
           FROM (SELECT run.*, sum(run.payload_bytes) FILTER (WHERE NOT run.beyond)
                               OVER (ORDER BY run.position, run.sequence) AS bytes_through FROM run) r
     ), verdict AS MATERIALIZED (
-        SELECT f.lane, min(f.sequence) AS head, max(f.sequence) FILTER (WHERE f.taken) AS last, bool_and(f.beyond) AS stopped,
+        SELECT f.row, f.lane, min(f.sequence) AS head, max(f.sequence) FILTER (WHERE f.taken) AS last, bool_and(f.beyond) AS stopped,
                min(f.next_attempt_at) FILTER (WHERE f.is_head AND NOT f.parks) AS due_at  -- NULL: parked
-          FROM fit f GROUP BY f.lane
+          FROM fit f GROUP BY f.row, f.lane
     ), claim AS (
         INSERT INTO outbox_claim (token, holder, lease_expires_at, lanes, held)
         SELECT p_token, p_holder, statement_timestamp() + p_lease, array_agg(v.lane ORDER BY v.lane), count(*)
@@ -62,17 +63,44 @@ BEGIN
     ), leased AS (
         UPDATE outbox_lane l SET token = p_token, due_at = NULL, floor = v.head, claimed_from = v.head, claimed_through = v.last
           FROM verdict v
-         WHERE l.lane = ANY (ARRAY(SELECT x.lane FROM verdict x WHERE x.last IS NOT NULL)) AND v.lane = l.lane
+         WHERE l.ctid = ANY (ARRAY(SELECT x.row FROM verdict x WHERE x.last IS NOT NULL)) AND v.lane = l.lane
     ), moved AS (
         UPDATE outbox_lane l SET floor = v.head, due_at = v.due_at
           FROM verdict v
-         WHERE l.lane = ANY (ARRAY(SELECT x.lane FROM verdict x WHERE x.stopped AND x.head IS NOT NULL)) AND v.lane = l.lane
+         WHERE l.ctid = ANY (ARRAY(SELECT x.row FROM verdict x WHERE x.stopped AND x.head IS NOT NULL)) AND v.lane = l.lane
     ), emptied AS (
-        DELETE FROM outbox_lane l WHERE l.lane = ANY (ARRAY(SELECT x.lane FROM verdict x WHERE x.head IS NULL))
+        DELETE FROM outbox_lane l WHERE l.ctid = ANY (ARRAY(SELECT x.row FROM verdict x WHERE x.head IS NULL))
     )
     SELECT f.lane, f.sequence, f.id, f.aggregate_type, f.aggregate_id, f.event_type, f.payload::text, f.headers::text,
            f.attempts, f.replays, f.created_at, f.expiries
       FROM fit f WHERE f.taken ORDER BY f.lane, f.sequence;
+END $$;
+
+-- The moment from which the look for due lanes starts, see outbox_due_floor. Looks at the whole index when it is time:
+-- four times a second, but for no more than a twentieth of the time when dead entries make the look long.
+CREATE FUNCTION outbox_due_from() RETURNS timestamptz
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_custom_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+DECLARE
+    v_known outbox_due_floor;
+    v_started CONSTANT timestamptz := clock_timestamp();
+    v_due_from timestamptz;
+BEGIN
+    SELECT f.* INTO v_known FROM outbox_due_floor f ORDER BY f.looked_at DESC LIMIT 1;
+    IF v_known.next_look_at > statement_timestamp() THEN
+        RETURN v_known.due_from;
+    END IF;
+    SELECT l.due_at INTO v_due_from FROM outbox_lane l
+     WHERE l.token IS NULL AND l.due_at <= statement_timestamp() ORDER BY l.due_at LIMIT 1;
+    v_due_from := least(v_due_from, statement_timestamp() - interval '250 ms');
+    INSERT INTO outbox_due_floor (looked_at, due_from, next_look_at)
+    VALUES (statement_timestamp(), v_due_from,
+            statement_timestamp() + greatest(interval '250 ms', 20 * (clock_timestamp() - v_started)))
+    ON CONFLICT DO NOTHING;
+    DELETE FROM outbox_due_floor f WHERE f.looked_at = ANY (ARRAY(
+        SELECT o.looked_at FROM outbox_due_floor o WHERE o.looked_at < statement_timestamp() - interval '1 min'
+         LIMIT 100 FOR UPDATE SKIP LOCKED));
+    RETURN v_due_from;
 END $$;
 
 -- Claims up to p_lanes lanes that are due, longest waiting first, and never waits: lanes that are locked are passed by.
@@ -84,22 +112,25 @@ RETURNS TABLE (
     lane bigint, sequence bigint, id uuid, aggregate_type text, aggregate_id text, event_type text,
     payload text, headers text, attempts int, replays int, created_at timestamptz, expiries int)
 LANGUAGE plpgsql VOLATILE ROWS 500
-SET plan_cache_mode = force_custom_plan SET enable_seqscan = off SET enable_bitmapscan = off
+SET plan_cache_mode = force_custom_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
 AS $$
 #variable_conflict use_column
 DECLARE
+    v_due_from CONSTANT timestamptz := outbox_due_from();
+    v_rows tid[];
     v_lanes bigint[];
     v_floors bigint[];
     v_expiries int[];
 BEGIN
     FOR v_round IN 1 .. 8 LOOP
-        SELECT array_agg(d.lane), array_agg(d.floor), array_agg(d.expiries) INTO v_lanes, v_floors, v_expiries
-          FROM (SELECT l.lane, l.floor, l.expiries::int FROM outbox_lane l
-                 WHERE l.token IS NULL AND l.due_at <= statement_timestamp()
+        SELECT array_agg(d.ctid), array_agg(d.lane), array_agg(d.floor), array_agg(d.expiries)
+          INTO v_rows, v_lanes, v_floors, v_expiries
+          FROM (SELECT l.ctid, l.lane, l.floor, l.expiries::int FROM outbox_lane l
+                 WHERE l.token IS NULL AND l.due_at BETWEEN v_due_from AND statement_timestamp()
                  ORDER BY l.due_at LIMIT p_lanes FOR UPDATE SKIP LOCKED) d;
         EXIT WHEN v_lanes IS NULL;
         RETURN QUERY SELECT * FROM outbox_lease_lanes(
-            p_token, p_holder, p_lease, v_lanes, v_floors, v_expiries, p_run, p_events, p_bytes);
+            p_token, p_holder, p_lease, v_rows, v_lanes, v_floors, v_expiries, p_run, p_events, p_bytes);
         EXIT WHEN FOUND;
     END LOOP;
 END $$;
@@ -107,7 +138,7 @@ END $$;
 -- Waits a moment for a lane that appenders hold, and says whether the lane is locked now. No error escapes.
 -- The waiter stands in one queue with the appenders, so a lane that is locked nearly always is still had in turn.
 CREATE FUNCTION outbox_wait_for_lane(p_lane bigint) RETURNS boolean
-LANGUAGE plpgsql VOLATILE SET lock_timeout = '250ms' AS $$
+LANGUAGE plpgsql VOLATILE SET lock_timeout = '500ms' AS $$
 BEGIN
     PERFORM FROM outbox_lane l WHERE l.lane = p_lane FOR UPDATE;
     RETURN FOUND;
@@ -117,7 +148,7 @@ END $$;
 
 -- Claims one lane that outbox_claim keeps passing by because appenders hold it whenever a claim looks: waits its turn
 -- for a lane that has been due for longer than p_overdue. To be called beside outbox_claim, not instead of it, by
--- whoever can afford to wait (at most half a second). With nothing overdue it returns at once.
+-- whoever can afford to wait (at most a second). With nothing overdue it returns at once.
 -- The order is random: a lane that a long transaction holds does not hide the others.
 CREATE FUNCTION outbox_claim_overdue(
     p_token uuid, p_holder text, p_lease interval, p_run int, p_events int, p_bytes bigint, p_overdue interval DEFAULT '100 ms')
@@ -125,26 +156,28 @@ RETURNS TABLE (
     lane bigint, sequence bigint, id uuid, aggregate_type text, aggregate_id text, event_type text,
     payload text, headers text, attempts int, replays int, created_at timestamptz, expiries int)
 LANGUAGE plpgsql VOLATILE ROWS 500
-SET plan_cache_mode = force_custom_plan SET enable_seqscan = off SET enable_bitmapscan = off
+SET plan_cache_mode = force_custom_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
 AS $$
 #variable_conflict use_column
 DECLARE
+    v_due_from CONSTANT timestamptz := outbox_due_from();
     v_lane bigint;
+    v_row tid;
     v_floor bigint;
     v_expiries int;
 BEGIN
     FOR v_lane IN
         SELECT w.lane FROM (SELECT l.lane FROM outbox_lane l
-                             WHERE l.token IS NULL AND l.due_at <= statement_timestamp() - p_overdue
+                             WHERE l.token IS NULL AND l.due_at BETWEEN v_due_from AND statement_timestamp() - p_overdue
                              ORDER BY l.due_at LIMIT 16) w
          ORDER BY random() LIMIT 2
     LOOP
         IF outbox_wait_for_lane(v_lane) THEN
-            SELECT l.floor, l.expiries INTO v_floor, v_expiries FROM outbox_lane l
+            SELECT l.ctid, l.floor, l.expiries INTO v_row, v_floor, v_expiries FROM outbox_lane l
              WHERE l.lane = v_lane AND l.token IS NULL AND l.due_at <= statement_timestamp();
             IF FOUND THEN
                 RETURN QUERY SELECT * FROM outbox_lease_lanes(
-                    p_token, p_holder, p_lease, ARRAY[v_lane], ARRAY[v_floor], ARRAY[v_expiries], p_run, p_events, p_bytes);
+                    p_token, p_holder, p_lease, ARRAY[v_row], ARRAY[v_lane], ARRAY[v_floor], ARRAY[v_expiries], p_run, p_events, p_bytes);
             END IF;
             RETURN;  -- never waits for a second lane while it holds one
         END IF;

@@ -1,9 +1,10 @@
 -- Settle: what a relay reports about the runs that it leased.
 --
--- Acknowledge, fail and release are one statement each and share their parts: the fence, the settling of confirmed
--- events, and the return of the lanes. Order of locks: claim row, events, lanes. Lanes are taken with SKIP LOCKED, so a
--- report never waits for an appender. A lane that an appender holds is reported as postponed: its events are settled,
--- its lease stays, and the relay frees it with outbox_free_postponed (or, if the relay dies, the reaper does).
+-- Acknowledge, fail and release are one statement each and share their parts: take the leases (fence and locks), settle
+-- the confirmed events, free the lanes. Order of locks: claim row, lanes in lane order, events. Lanes are taken with
+-- SKIP LOCKED, so a report never waits for an appender. A lane that an appender holds is reported as postponed: its
+-- events are settled, its lease stays, and the relay frees it with outbox_free_postponed (or the reaper does, if the
+-- relay dies first).
 
 -- What acknowledge, fail, release and free_postponed answer.
 CREATE TYPE outbox_settlement AS (
@@ -13,21 +14,54 @@ CREATE TYPE outbox_settlement AS (
     postponed bigint[]  -- lanes to be freed by outbox_free_postponed
 );
 
--- The fence: locks the claim's row and returns those of the lanes that the claim still leases, or NULL if it is void.
--- Holding the row keeps the leases as they are: only the claim's own reports and the reaper end them, and both begin here.
-CREATE FUNCTION outbox_fence(p_token uuid, p_lanes bigint[]) RETURNS bigint[]
-LANGUAGE plpgsql VOLATILE SET plan_cache_mode = force_custom_plan SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+-- The answer to a report of a claim that is gone.
+CREATE FUNCTION outbox_stale() RETURNS outbox_settlement LANGUAGE sql IMMUTABLE
+RETURN (true, 0, 0, '{}')::outbox_settlement;
+
+-- Leases that a report has taken hold of.
+CREATE TYPE outbox_leases AS (
+    lanes     bigint[],  -- lanes that are leased by the claim, and locked now
+    rows      tid[],     -- their rows: while a row is locked its ctid stands still, and is the cheapest way back to it
+    floors    bigint[],
+    postponed bigint[]   -- lanes that are leased by the claim, and locked by somebody else
+);
+
+-- Locks those of the lanes that the claim leases and nobody else has locked.
+-- The caller holds the claim's row, which keeps its leases as they are: only the claim's own reports and the reaper end
+-- leases, and both begin by locking it. So the lanes that are locked by somebody else are still the claim's.
+CREATE FUNCTION outbox_lock_leases(p_token uuid, p_lanes bigint[]) RETURNS outbox_leases
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_custom_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+DECLARE
+    v_leases outbox_leases;
+BEGIN
+    SELECT coalesce(array_agg(k.lane), '{}'), array_agg(k.ctid), array_agg(k.floor), '{}' INTO v_leases
+      FROM (SELECT l.lane, l.ctid, l.floor FROM outbox_lane l WHERE l.lane = ANY (p_lanes) AND l.token = p_token
+             ORDER BY l.lane FOR UPDATE SKIP LOCKED) k;
+    IF cardinality(v_leases.lanes) < cardinality(p_lanes) THEN
+        v_leases.postponed := ARRAY(  -- in the order of p_lanes
+            SELECT w.lane FROM unnest(p_lanes) WITH ORDINALITY AS w (lane, position)
+             WHERE w.lane <> ALL (v_leases.lanes)
+               AND (SELECT l.token FROM outbox_lane l WHERE l.lane = w.lane) = p_token
+             ORDER BY w.position);
+    END IF;
+    RETURN v_leases;
+END $$;
+
+-- The fence, and then the locks: NULL if the claim is gone or reaped.
+CREATE FUNCTION outbox_take_leases(p_token uuid, p_lanes bigint[]) RETURNS outbox_leases LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
     PERFORM FROM outbox_claim c WHERE c.token = p_token AND c.reaped_at IS NULL FOR UPDATE;
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
-    RETURN ARRAY(SELECT l.lane FROM outbox_lane l WHERE l.lane = ANY (p_lanes) AND l.token = p_token);
+    RETURN outbox_lock_leases(p_token, p_lanes);
 END $$;
 
 -- Marks confirmed events of the given lanes published, or deletes them (p_delete: keep no history; halves the WAL).
 CREATE FUNCTION outbox_settle_events(p_lanes bigint[], p_ids uuid[], p_delete boolean) RETURNS int
-LANGUAGE plpgsql VOLATILE SET plan_cache_mode = force_custom_plan SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_custom_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE
     v_events int;
 BEGIN
@@ -42,53 +76,49 @@ BEGIN
     RETURN v_events;
 END $$;
 
--- Ends the lease of lanes that the caller has locked by an earlier statement: a lane without open events is deleted,
--- any other waits for what its head waits for: an operator (DEAD), its next attempt, or a relay, after p_delay at most.
+-- Ends the leases on lanes that an earlier statement locked: a lane without open events is deleted; any other waits for
+-- what its head waits for: an operator (DEAD), its next attempt, or a relay, once p_delay is over.
 -- Expiries belong to the head: a new head starts from zero. p_expired counts one more.
-CREATE FUNCTION outbox_free_lanes(p_lanes bigint[], p_delay interval, p_expired boolean) RETURNS void
+-- The claim goes with its last lane.
+CREATE FUNCTION outbox_free_lanes(p_token uuid, p_leases outbox_leases, p_delay interval, p_expired boolean DEFAULT false) RETURNS void
 LANGUAGE plpgsql VOLATILE
-SET plan_cache_mode = force_custom_plan SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off AS $$
+SET plan_cache_mode = force_custom_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET enable_mergejoin = off AS $$
+DECLARE
+    v_freed CONSTANT int := cardinality(p_leases.lanes);
+    v_touched int;
 BEGIN
+    IF v_freed = 0 THEN
+        RETURN;
+    END IF;
     WITH lane AS MATERIALIZED (
-        SELECT l.lane, h.sequence AS head, h.sequence = l.claimed_from AS same_head, h.status, h.next_attempt_at
-          FROM outbox_lane l
+        SELECT w.row, w.lane, head.*
+          FROM unnest(p_leases.rows, p_leases.lanes, p_leases.floors) AS w (row, lane, floor)
           LEFT JOIN LATERAL (
                SELECT e.sequence, e.status, e.next_attempt_at FROM outbox_event e
                 WHERE e.published_at IS NULL AND e.resolved_at IS NULL
-                  AND (e.lane, e.sequence) >= (l.lane, l.floor) AND (e.lane, e.sequence) <= (l.lane, 9223372036854775807)
-                ORDER BY e.lane, e.sequence LIMIT 1) h ON true
-         WHERE l.lane = ANY (p_lanes)
+                  AND (e.lane, e.sequence) >= (w.lane, w.floor) AND (e.lane, e.sequence) <= (w.lane, 9223372036854775807)
+                ORDER BY e.lane, e.sequence LIMIT 1) head ON true
     ), emptied AS (
-        DELETE FROM outbox_lane l WHERE l.lane = ANY (ARRAY(SELECT x.lane FROM lane x WHERE x.head IS NULL))
+        DELETE FROM outbox_lane l WHERE l.ctid = ANY (ARRAY(SELECT x.row FROM lane x WHERE x.sequence IS NULL))
+        RETURNING 1
+    ), waiting AS (
+        UPDATE outbox_lane l
+           SET token = NULL, claimed_from = NULL, claimed_through = NULL, floor = lane.sequence,
+               due_at = CASE WHEN lane.status <> 'DEAD' THEN greatest(lane.next_attempt_at, statement_timestamp() + p_delay) END,
+               expiries = CASE WHEN lane.sequence <> l.claimed_from THEN 0
+                               WHEN p_expired THEN least(l.expiries + 1, 32000) ELSE l.expiries END
+          FROM lane
+         WHERE l.ctid = ANY (ARRAY(SELECT x.row FROM lane x WHERE x.sequence IS NOT NULL)) AND lane.lane = l.lane
+        RETURNING 1
     )
-    UPDATE outbox_lane l
-       SET token = NULL, claimed_from = NULL, claimed_through = NULL, floor = lane.head,
-           due_at = CASE WHEN lane.status <> 'DEAD' THEN greatest(lane.next_attempt_at, statement_timestamp() + p_delay) END,
-           expiries = CASE WHEN NOT lane.same_head THEN 0 WHEN p_expired THEN least(l.expiries + 1, 32000) ELSE l.expiries END
-      FROM lane
-     WHERE l.lane = ANY (ARRAY(SELECT x.lane FROM lane x WHERE x.head IS NOT NULL)) AND lane.lane = l.lane;
-END $$;
-
--- Frees those of the claim's lanes that nobody has locked and gives the claim up with its last lane.
--- Returns the lanes that it had to postpone.
-CREATE FUNCTION outbox_end_leases(p_token uuid, p_lanes bigint[], p_delay interval, p_expired boolean DEFAULT false) RETURNS bigint[]
-LANGUAGE plpgsql VOLATILE SET plan_cache_mode = force_custom_plan SET enable_seqscan = off SET enable_bitmapscan = off AS $$
-DECLARE
-    v_locked bigint[] := ARRAY(SELECT l.lane FROM outbox_lane l WHERE l.lane = ANY (p_lanes) AND l.token = p_token
-                                ORDER BY l.lane FOR UPDATE SKIP LOCKED);
-BEGIN
-    IF cardinality(v_locked) > 0 THEN
-        PERFORM outbox_free_lanes(v_locked, p_delay, p_expired);
-        DELETE FROM outbox_claim c WHERE c.token = p_token AND c.held <= cardinality(v_locked);
-        IF NOT FOUND THEN
-            UPDATE outbox_claim c SET held = c.held - cardinality(v_locked) WHERE c.token = p_token;
-        END IF;
+    SELECT (SELECT count(*) FROM emptied) + (SELECT count(*) FROM waiting) INTO v_touched;
+    IF v_touched <> v_freed THEN
+        RAISE EXCEPTION 'outbox_free_lanes: % of % lanes of claim % touched', v_touched, v_freed, p_token;
     END IF;
-    IF cardinality(v_locked) = cardinality(p_lanes) THEN
-        RETURN '{}';
+    DELETE FROM outbox_claim c WHERE c.token = p_token AND c.held <= v_freed;
+    IF NOT FOUND THEN
+        UPDATE outbox_claim c SET held = c.held - v_freed WHERE c.token = p_token;
     END IF;
-    RETURN ARRAY(SELECT w.lane FROM unnest(p_lanes) WITH ORDINALITY AS w (lane, position)
-                  WHERE w.lane <> ALL (v_locked) ORDER BY w.position);
 END $$;
 
 -- The runs of these lanes are confirmed to their ends: p_ids are all their events.
@@ -104,40 +134,25 @@ END $$;
 CREATE FUNCTION outbox_release(p_token uuid, p_lanes bigint[], p_ids uuid[], p_delay interval, p_delete boolean DEFAULT false)
 RETURNS outbox_settlement LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
-    v_leased bigint[] := outbox_fence(p_token, p_lanes);
-    v_result outbox_settlement := (v_leased IS NULL, 0, 0, '{}');
+    v_leases CONSTANT outbox_leases := outbox_take_leases(p_token, p_lanes);
+    v_events int;
 BEGIN
-    IF v_result.stale THEN
-        RETURN v_result;
+    IF v_leases IS NULL THEN
+        RETURN outbox_stale();
     END IF;
-    IF cardinality(p_ids) > 0 THEN
-        v_result.events := outbox_settle_events(v_leased, p_ids, p_delete);
-    END IF;
-    v_result.postponed := outbox_end_leases(p_token, v_leased, p_delay);
-    v_result.lanes := cardinality(v_leased) - cardinality(v_result.postponed);
-    RETURN v_result;
+    v_events := outbox_settle_events(v_leases.lanes || v_leases.postponed, p_ids, p_delete);
+    PERFORM outbox_free_lanes(p_token, v_leases, p_delay);
+    RETURN (false, v_events, cardinality(v_leases.lanes), v_leases.postponed)::outbox_settlement;
 END $$;
 
--- Some event of each of these lanes failed by its own fault. p_ids is what was confirmed before it. p_failed, p_outcomes,
--- p_errors and p_delays belong together, element by element; the outcome is the relay's decision:
--- 'retry': FAILED, tried again after the delay; 'block': DEAD, the lane parks; 'skip': DEAD and resolved, the lane goes on.
-CREATE FUNCTION outbox_fail(
-    p_token uuid, p_lanes bigint[], p_ids uuid[], p_failed uuid[], p_outcomes text[], p_errors text[], p_delays interval[],
-    p_delete boolean DEFAULT false)
-RETURNS outbox_settlement LANGUAGE plpgsql VOLATILE
-SET plan_cache_mode = force_custom_plan SET enable_seqscan = off SET enable_bitmapscan = off SET enable_mergejoin = off AS $$
+-- Records the failures of events of the given lanes; see outbox_fail.
+CREATE FUNCTION outbox_fail_events(
+    p_lanes bigint[], p_failed uuid[], p_outcomes text[], p_errors text[], p_delays interval[]) RETURNS int
+LANGUAGE plpgsql VOLATILE
+SET plan_cache_mode = force_custom_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET enable_mergejoin = off AS $$
 DECLARE
-    v_leased bigint[] := outbox_fence(p_token, p_lanes);
-    v_result outbox_settlement := (v_leased IS NULL, 0, 0, '{}');
-    v_failed int;
+    v_events int;
 BEGIN
-    IF NOT p_outcomes <@ ARRAY['retry', 'block', 'skip'] THEN
-        RAISE EXCEPTION 'outbox_fail: unknown outcome in %', p_outcomes USING ERRCODE = 'invalid_parameter_value';
-    END IF;
-    IF v_result.stale THEN
-        RETURN v_result;
-    END IF;
-    v_result.events := outbox_settle_events(v_leased, p_ids, p_delete);
     UPDATE outbox_event e
        SET attempts = e.attempts + 1,
            last_error = f.error,
@@ -147,38 +162,53 @@ BEGIN
            resolution = CASE f.outcome WHEN 'skip' THEN 'skipped' END
       FROM unnest(p_failed, p_outcomes, p_errors, p_delays) AS f (id, outcome, error, delay)
      WHERE e.id = ANY (p_failed) AND f.id = e.id
-       AND e.lane = ANY (v_leased) AND e.published_at IS NULL AND e.resolved_at IS NULL;
-    GET DIAGNOSTICS v_failed = ROW_COUNT;
-    v_result.events := v_result.events + v_failed;
-    v_result.postponed := outbox_end_leases(p_token, v_leased, interval '0');
-    v_result.lanes := cardinality(v_leased) - cardinality(v_result.postponed);
-    RETURN v_result;
+       AND e.lane = ANY (p_lanes) AND e.published_at IS NULL AND e.resolved_at IS NULL;
+    GET DIAGNOSTICS v_events = ROW_COUNT;
+    RETURN v_events;
 END $$;
 
--- Frees lanes that an earlier report postponed. It waits its turn for one of them, a quarter of a second at most, and
--- takes of the others what is free. A lane waited for in vain moves to the end of postponed, so calling again with the
--- returned array tries another one first.
+-- Some event of each of these lanes failed by its own fault. p_ids is what was confirmed before it. p_failed, p_outcomes,
+-- p_errors and p_delays belong together, element by element; the outcome is the relay's decision:
+-- 'retry': FAILED, tried again after the delay; 'block': DEAD, the lane parks; 'skip': DEAD and resolved, the lane goes on.
+CREATE FUNCTION outbox_fail(
+    p_token uuid, p_lanes bigint[], p_ids uuid[], p_failed uuid[], p_outcomes text[], p_errors text[], p_delays interval[],
+    p_delete boolean DEFAULT false)
+RETURNS outbox_settlement LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    v_leases CONSTANT outbox_leases := outbox_take_leases(p_token, p_lanes);
+    v_events int;
+BEGIN
+    IF NOT p_outcomes <@ ARRAY['retry', 'block', 'skip'] THEN
+        RAISE EXCEPTION 'outbox_fail: unknown outcome in %', p_outcomes USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF v_leases IS NULL THEN
+        RETURN outbox_stale();
+    END IF;
+    v_events := outbox_settle_events(v_leases.lanes || v_leases.postponed, p_ids, p_delete)
+              + outbox_fail_events(v_leases.lanes || v_leases.postponed, p_failed, p_outcomes, p_errors, p_delays);
+    PERFORM outbox_free_lanes(p_token, v_leases, interval '0');
+    RETURN (false, v_events, cardinality(v_leases.lanes), v_leases.postponed)::outbox_settlement;
+END $$;
+
+-- Frees lanes that an earlier report postponed. It waits its turn for the first of them, half a second at most,
+-- and takes of the others what is free. A lane waited for in vain moves to the end of postponed, so calling again with
+-- the returned array tries another one first.
 CREATE FUNCTION outbox_free_postponed(p_token uuid, p_lanes bigint[], p_delay interval DEFAULT '0')
 RETURNS outbox_settlement LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
-    v_leased bigint[] := outbox_fence(p_token, p_lanes);
-    v_result outbox_settlement := (v_leased IS NULL, 0, 0, '{}');
-    v_first bigint;
+    v_leases outbox_leases;
 BEGIN
-    IF v_result.stale THEN
-        RETURN v_result;
+    PERFORM FROM outbox_claim c WHERE c.token = p_token AND c.reaped_at IS NULL FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN outbox_stale();
     END IF;
-    v_leased := ARRAY(SELECT w.lane FROM unnest(p_lanes) WITH ORDINALITY AS w (lane, position)
-                       WHERE w.lane = ANY (v_leased) ORDER BY w.position);
-    IF cardinality(v_leased) > 0 THEN
-        v_first := v_leased[1];
-        IF NOT outbox_wait_for_lane(v_first) THEN
-            v_leased := v_leased[2:] || v_first;
-        END IF;
-        v_result.postponed := outbox_end_leases(p_token, v_leased, p_delay);
-        v_result.lanes := cardinality(v_leased) - cardinality(v_result.postponed);
+    IF outbox_wait_for_lane(p_lanes[1]) THEN
+        v_leases := outbox_lock_leases(p_token, p_lanes);
+    ELSE
+        v_leases := outbox_lock_leases(p_token, p_lanes[2:] || p_lanes[1]);
     END IF;
-    RETURN v_result;
+    PERFORM outbox_free_lanes(p_token, v_leases, p_delay);
+    RETURN (false, 0, cardinality(v_leases.lanes), v_leases.postponed)::outbox_settlement;
 END $$;
 
 -- Extends the lease of a claim. False: the claim is gone or reaped, and whatever it held must not be sent any more.

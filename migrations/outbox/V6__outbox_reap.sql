@@ -5,7 +5,7 @@
 -- was not refused. Returns how many died.
 CREATE FUNCTION outbox_kill_expired_heads(p_lanes bigint[], p_dead_after int, p_skip_types text[]) RETURNS int
 LANGUAGE plpgsql VOLATILE
-SET plan_cache_mode = force_custom_plan SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+SET plan_cache_mode = force_custom_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE
     v_heads uuid[] := ARRAY(
         SELECT h.id FROM outbox_lane l
@@ -27,18 +27,16 @@ END $$;
 
 -- Voids up to p_claims claims whose lease has run out and returns their lanes to the due ones. Never waits for a claim
 -- that is being settled or renewed: then it is not lost. Lanes that appenders hold are postponed: the voided claim's row
--- stays, and the next calls go on with it; they wait their turn for one such lane, a quarter of a second at most, before
+-- stays, and the next calls go on with it; they wait their turn for one such lane, half a second at most, before
 -- they lock anything else.
 CREATE FUNCTION outbox_reap(
     p_claims int, p_dead_after int DEFAULT 10, p_skip_types text[] DEFAULT '{}',
     OUT claims int, OUT lanes int, OUT postponed int, OUT dead int)
-LANGUAGE plpgsql VOLATILE SET plan_cache_mode = force_custom_plan SET enable_seqscan = off SET enable_bitmapscan = off AS $$
-#variable_conflict use_column
+LANGUAGE plpgsql VOLATILE SET plan_cache_mode = force_custom_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+#variable_conflict use_variable
 DECLARE
     v_claim record;
-    v_leased bigint[];
-    v_free bigint[];
-    v_postponed bigint[];
+    v_leases outbox_leases;
 BEGIN
     claims := 0; lanes := 0; postponed := 0; dead := 0;
     SELECT c.token, c.lanes INTO v_claim FROM outbox_claim c WHERE c.reaped_at IS NOT NULL
@@ -56,12 +54,13 @@ BEGIN
             UPDATE outbox_claim c SET reaped_at = statement_timestamp() WHERE c.token = v_claim.token;
             claims := claims + 1;
         END IF;
-        v_leased := ARRAY(SELECT l.lane FROM outbox_lane l WHERE l.lane = ANY (v_claim.lanes) AND l.token = v_claim.token);
-        v_free := ARRAY(SELECT l.lane FROM outbox_lane l WHERE l.lane = ANY (v_leased) AND l.token = v_claim.token
-                         ORDER BY l.lane FOR UPDATE SKIP LOCKED);
-        dead := dead + outbox_kill_expired_heads(v_free, p_dead_after, p_skip_types);
-        v_postponed := outbox_end_leases(v_claim.token, v_leased, interval '0', true);
-        lanes := lanes + cardinality(v_leased) - cardinality(v_postponed);
-        postponed := postponed + cardinality(v_postponed);
+        v_leases := outbox_lock_leases(v_claim.token, v_claim.lanes);
+        dead := dead + outbox_kill_expired_heads(v_leases.lanes, p_dead_after, p_skip_types);
+        PERFORM outbox_free_lanes(v_claim.token, v_leases, interval '0', p_expired => true);
+        lanes := lanes + cardinality(v_leases.lanes);
+        postponed := postponed + cardinality(v_leases.postponed);
+        IF cardinality(v_leases.lanes || v_leases.postponed) = 0 THEN  -- its lanes are gone (truncated by hand)
+            DELETE FROM outbox_claim c WHERE c.token = v_claim.token;
+        END IF;
     END LOOP;
 END $$;

@@ -53,7 +53,7 @@ END $$;
 -- Lifts a pause and makes due the parked lanes whose head is of that type.
 -- Deleting the row waits for the claims that still saw it (they hold it FOR SHARE), so the lanes they parked are seen here.
 CREATE FUNCTION outbox_resume(p_aggregate_type text) RETURNS boolean
-LANGUAGE plpgsql VOLATILE SET plan_cache_mode = force_custom_plan SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+LANGUAGE plpgsql VOLATILE SET plan_cache_mode = force_custom_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE
     v_parked bigint[];
 BEGIN

@@ -39,7 +39,7 @@ END $$;
 CREATE FUNCTION outbox_cleanup(
     p_name text, p_holder text, p_term bigint, p_retention interval, p_batch int, p_from timestamptz DEFAULT NULL,
     OUT leads boolean, OUT deleted bigint, OUT deleted_through timestamptz)
-LANGUAGE plpgsql VOLATILE SET plan_cache_mode = force_custom_plan SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+LANGUAGE plpgsql VOLATILE SET plan_cache_mode = force_custom_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 BEGIN
     deleted := 0;
     PERFORM FROM outbox_leader l
@@ -78,15 +78,15 @@ CREATE FUNCTION outbox_repair_lanes() RETURNS bigint LANGUAGE plpgsql VOLATILE A
 DECLARE
     v_lanes bigint;
 BEGIN
-    LOCK TABLE outbox_lane, outbox_claim IN ACCESS EXCLUSIVE MODE;  -- after this every event appended before is visible
+    LOCK TABLE outbox_lane, outbox_claim, outbox_due_floor IN ACCESS EXCLUSIVE MODE;  -- after this every event appended before is visible
     IF EXISTS (SELECT FROM outbox_claim c WHERE c.reaped_at IS NULL AND c.lease_expires_at > statement_timestamp()) THEN
         RAISE EXCEPTION 'outbox_repair_lanes: a relay holds a lease' USING ERRCODE = 'object_in_use',
             HINT = 'Stop the relays, wait until their leases have run out, and call again.';
     END IF;
-    TRUNCATE outbox_lane, outbox_claim;
+    TRUNCATE outbox_lane, outbox_claim, outbox_due_floor;
     INSERT INTO outbox_lane (lane, floor, due_at)
     SELECT DISTINCT ON (e.lane) e.lane, e.sequence,
-           CASE WHEN e.status <> 'DEAD' THEN coalesce(e.next_attempt_at, statement_timestamp()) END
+           CASE WHEN e.status <> 'DEAD' THEN greatest(e.next_attempt_at, statement_timestamp()) END
       FROM outbox_event e WHERE e.published_at IS NULL AND e.resolved_at IS NULL
      ORDER BY e.lane, e.sequence;
     GET DIAGNOSTICS v_lanes = ROW_COUNT;

@@ -42,15 +42,18 @@ pub enum ProcessError {
 pub struct AppEnvironment {
     variables: BTreeMap<String, String>,
     directory: PathBuf,
+    stdout: Option<PathBuf>,
 }
 
 impl AppEnvironment {
     /// Processes that log into `directory` and use these servers; without a broker they publish to stdout.
     #[must_use]
     pub fn new(directory: &Path, database_url: &str, amqp_url: Option<&str>) -> Self {
-        let environment = Self { variables: BTreeMap::new(), directory: directory.to_owned() };
-        let environment =
-            environment.with("DATABASE_URL", database_url).with("APP__LOGS__FILTER", "info").with("APP_PROFILE", "none");
+        let environment = Self { variables: BTreeMap::new(), directory: directory.to_owned(), stdout: None };
+        let environment = environment
+            .with("DATABASE_URL", database_url)
+            .with("APP__LOGS__FILTER", "info")
+            .with("APP_PROFILE", "none");
         match amqp_url {
             Some(url) => environment.with("AMQP_URL", url),
             None => environment.with("APP__OUTBOUND__PUBLISHER", "stdout").with("APP__CONSUMER__ENABLED", "false"),
@@ -64,16 +67,36 @@ impl AppEnvironment {
         self
     }
 
+    /// Lets start-up declare the exchange, the work queue and the parking queue.
+    #[must_use]
+    pub fn with_topology(self) -> Self {
+        self.with("APP__OUTBOUND__AMQP__TOPOLOGY__DECLARE", "true")
+            .with("APP__OUTBOUND__AMQP__TOPOLOGY__QUEUE", "app.events")
+            .with("APP__OUTBOUND__AMQP__TOPOLOGY__PARKING_QUEUE", "app.events.parking")
+    }
+
+    /// Appends what processes write to standard output to this file; all processes may share it.
+    #[must_use]
+    pub fn with_stdout_to(mut self, file: &Path) -> Self {
+        self.stdout = Some(file.to_owned());
+        self
+    }
+
     fn command(&self, name: &str, arguments: &[&str]) -> Result<(Command, PathBuf), ProcessError> {
         let log = self.directory.join(format!("{name}.log"));
-        let output = File::options().create(true).append(true).open(&log)?;
+        let appending = |path: &Path| File::options().create(true).append(true).open(path);
+        let output = appending(&log)?;
+        let stdout = match &self.stdout {
+            Some(path) => appending(path)?,
+            None => output.try_clone()?,
+        };
         let mut command = Command::new(binary()?);
         command
             .args(arguments)
             .env_clear()
             .envs(&self.variables)
             .stdin(Stdio::null())
-            .stdout(output.try_clone()?)
+            .stdout(stdout)
             .stderr(output)
             .kill_on_drop(true);
         Ok((command, log))
@@ -101,11 +124,12 @@ impl AppEnvironment {
     /// # Errors
     /// [`ProcessError`].
     pub async fn serve(&self, name: &str) -> Result<AppProcess, ProcessError> {
-        let (http, operations) = (free_address()?, free_address()?);
+        let (http, operations, ops) = (free_address()?, free_address()?, free_address()?);
         let environment = self
             .clone()
             .with("APP__HTTP__LISTEN", &http.to_string())
-            .with("APP__OPERATIONS__LISTEN", &operations.to_string())
+            .with("APP__OPERATIONS__HEALTH_LISTEN", &operations.to_string())
+            .with("APP__OPERATIONS__OPS_LISTEN", &ops.to_string())
             .with("APP__SERVICE__INSTANCE", name);
         let mut process = environment.spawn(name, &["serve"], http, operations)?;
         process.wait_until_ready(Duration::from_secs(30)).await?;
@@ -205,13 +229,8 @@ impl AppProcess {
     /// # Errors
     /// [`ProcessError::TimedOut`].
     pub async fn ended(&mut self, within: Duration) -> Result<ExitStatus, ProcessError> {
-        match tokio::time::timeout(within, self.child.wait()).await {
-            Ok(status) => Ok(status?),
-            Err(_) => {
-                let never = eventually("the end of the process", Duration::ZERO, || async { None::<ExitStatus> });
-                Ok(never.await?)
-            }
-        }
+        let ended = tokio::time::timeout(within, self.child.wait()).await;
+        Ok(ended.map_err(|_elapsed| TimedOut::new("the end of the process", within))??)
     }
 }
 

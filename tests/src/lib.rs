@@ -1,7 +1,12 @@
-//! What the contract tests, the system tests and the demo share: processes of the binary, and a patient look.
+//! What the contract tests, the system tests and the demo share: processes of the binary, load, a tap on the exchange.
+
+pub mod demo;
 
 mod app_process;
 mod patience;
+pub mod tally;
+pub mod tap;
+pub mod work_load;
 
 pub use app_process::{AppEnvironment, AppProcess, ProcessError};
-pub use patience::{TimedOut, eventually};
+pub use patience::{TimedOut, eventually, pause};

@@ -17,6 +17,3 @@
 pub mod amqp;
 mod causes;
 pub mod http;
-mod problem;
-
-pub use problem::SettingProblem;

@@ -28,6 +28,6 @@ pub use self::{
     amqp::OutboxMessagePublishAdapter,
     disabled::DisabledOutboxMessagePublisher,
     envelope::OutboxEnvelopeJson,
-    settings::{OutboundSettings, PublisherKind, SettingProblem},
+    settings::{OutboundSettings, PublisherKind},
     stdout::StdoutOutboxMessagePublisher,
 };

@@ -8,7 +8,7 @@ use application_core::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::settings::SettingProblem;
+use application_core::SettingProblem;
 
 /// The longest name that AMQP can carry, in bytes.
 const MAX_NAME_BYTES: usize = 255;
@@ -55,7 +55,7 @@ pub struct RouteOverride {
 impl RouteSettings {
     /// Everything that is wrong; keys begin with `prefix`.
     #[must_use]
-    pub fn validate(&self, prefix: &str) -> Vec<SettingProblem> {
+    pub fn problems(&self, prefix: &str) -> Vec<SettingProblem> {
         match Route::compile(self, prefix) {
             Ok(_) => Vec::new(),
             Err(problems) => problems,
@@ -356,7 +356,7 @@ mod tests {
             routing_key: routing_key.to_owned(),
             ..RouteSettings::default()
         };
-        settings.validate("route").iter().map(ToString::to_string).collect()
+        settings.problems("route").iter().map(ToString::to_string).collect()
     }
 
     #[test]
@@ -443,7 +443,7 @@ mod tests {
     #[test]
     fn an_override_that_fits_nothing_or_changes_nothing_is_a_problem() {
         let overrides = vec![RouteOverride::default()];
-        let problems = RouteSettings { overrides, ..RouteSettings::default() }.validate("route");
+        let problems = RouteSettings { overrides, ..RouteSettings::default() }.problems("route");
         assert_eq!(problems.len(), 2);
         assert!(problems.iter().all(|problem| problem.key == "route.overrides[0]"));
     }
@@ -456,7 +456,7 @@ mod tests {
             ..RouteOverride::default()
         }];
         let settings = RouteSettings { routing_key: "{y}".to_owned(), overrides, ..RouteSettings::default() };
-        let keys: Vec<_> = settings.validate("route").into_iter().map(|problem| problem.key).collect();
+        let keys: Vec<_> = settings.problems("route").into_iter().map(|problem| problem.key).collect();
         assert_eq!(keys, ["route.routing_key", "route.overrides[0].exchange"]);
     }
 

@@ -1,28 +1,9 @@
 //! The settings of this adapter, and what can be wrong with them.
 
-use std::fmt;
-
+use application_core::SettingProblem;
 use serde::{Deserialize, Serialize};
 
 use crate::{amqp::AmqpSettings, envelope::EnvelopeSettings, route::RouteSettings};
-
-/// A setting that cannot be used.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{key} is {value}, but {bound}")]
-pub struct SettingProblem {
-    /// The key's path below this adapter's section, for example `amqp.heartbeat`.
-    pub key: String,
-    /// The value that was met; never a secret.
-    pub value: String,
-    /// What the value must be, as the end of a sentence.
-    pub bound: String,
-}
-
-impl SettingProblem {
-    pub(crate) fn new(key: impl Into<String>, value: impl fmt::Display, bound: impl Into<String>) -> Self {
-        Self { key: key.into(), value: value.to_string(), bound: bound.into() }
-    }
-}
 
 /// Where events go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -56,11 +37,11 @@ impl OutboundSettings {
     ///
     /// What only matters to RabbitMQ is looked at only if events go there.
     #[must_use]
-    pub fn validate(&self) -> Vec<SettingProblem> {
-        let mut problems = self.envelope.validate("envelope");
+    pub fn problems(&self) -> Vec<SettingProblem> {
+        let mut problems = self.envelope.problems("envelope");
         if self.publisher == PublisherKind::Amqp {
-            problems.extend(self.route.validate("route"));
-            problems.extend(self.amqp.validate("amqp"));
+            problems.extend(self.route.problems("route"));
+            problems.extend(self.amqp.problems("amqp"));
         }
         problems
     }
@@ -72,7 +53,7 @@ mod tests {
 
     #[test]
     fn the_defaults_have_no_problem() {
-        assert_eq!(OutboundSettings::default().validate(), []);
+        assert_eq!(OutboundSettings::default().problems(), []);
     }
 
     #[test]
@@ -83,7 +64,7 @@ mod tests {
                 "amqp": {"url": "http://x", "heartbeat": "0s", "confirm_timeout": "0s", "channels_per_destination": 0}}"#,
         )
         .unwrap();
-        let keys: Vec<_> = settings.validate().into_iter().map(|problem| problem.key).collect();
+        let keys: Vec<_> = settings.problems().into_iter().map(|problem| problem.key).collect();
         assert_eq!(
             keys,
             [
@@ -101,7 +82,7 @@ mod tests {
     #[test]
     fn what_concerns_the_broker_is_not_asked_of_a_stdout_publisher() {
         let text = r#"{"publisher": "stdout", "amqp": {"url": "nonsense"}}"#;
-        assert_eq!(serde_json::from_str::<OutboundSettings>(text).unwrap().validate(), []);
+        assert_eq!(serde_json::from_str::<OutboundSettings>(text).unwrap().problems(), []);
     }
 
     #[test]

@@ -158,7 +158,7 @@ fn connect_options(settings: &DatabaseSettings, url: &SecretString) -> Result<Pg
     let millis = |duration: Duration| duration.as_millis().to_string();
     Ok(options.options([
         ("idle_in_transaction_session_timeout", millis(settings.idle_in_transaction_timeout)),
-        ("default_transaction_isolation", "read\\ committed".to_owned()),
+        ("default_transaction_isolation", "read committed".to_owned()),
     ]))
 }
 

@@ -35,5 +35,5 @@ pub use outbox::{
 };
 pub use readiness::{DatabaseReadiness, SchemaReadiness, SequenceError, check_sequence};
 pub use refinery::Migration;
-pub use settings::{DatabaseSettings, PoolSettings, SettingProblem, TlsMode, TlsSettings, masked};
+pub use settings::{DatabaseSettings, PoolSettings, TlsMode, TlsSettings, masked};
 pub use unit_of_work::{PgTransaction, PostgresUnitOfWork};

@@ -24,7 +24,6 @@ use crate::{
 };
 
 mod embedded {
-    #![expect(unreachable_pub, reason = "generated")]
     refinery::embed_migrations!("../../migrations/outbox");
 }
 
@@ -275,8 +274,9 @@ impl AsyncMigrate for MigrationSession {}
 fn applied_migration(row: &PgRow) -> Result<Migration, DriverError> {
     let version: i32 = read(row, 0)?;
     let unreadable = |column: &str| DriverError::new(format!("{column} of version {version} cannot be read"));
-    let applied_on = OffsetDateTime::parse(&read::<String>(row, 2)?, &Rfc3339).map_err(|_| unreadable("applied_on"))?;
-    let checksum = read::<String>(row, 3)?.parse().map_err(|_| unreadable("checksum"))?;
+    let applied_on =
+        OffsetDateTime::parse(&read::<String>(row, 2)?, &Rfc3339).ok().ok_or_else(|| unreadable("applied_on"))?;
+    let checksum = read::<String>(row, 3)?.parse().ok().ok_or_else(|| unreadable("checksum"))?;
     Ok(Migration::applied(version, read(row, 1)?, applied_on, checksum))
 }
 

@@ -1,34 +1,20 @@
 //! Settings of the database connection, with all their problems at once.
 
-use std::{fmt, path::PathBuf, time::Duration};
+use std::{path::PathBuf, time::Duration};
 
+use application_core::SettingProblem;
 use secrecy::{ExposeSecret, SecretString};
-use serde::Deserialize;
-
-/// A setting that cannot work.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SettingProblem {
-    /// The key within the adapter's section, for example `pool.max_connections`.
-    pub key: &'static str,
-    /// The value met; never a secret.
-    pub value: String,
-    /// What is allowed.
-    pub bound: String,
-}
-
-impl fmt::Display for SettingProblem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is {}: {}", self.key, self.value, self.bound)
-    }
-}
+use serde::{Deserialize, Serialize, Serializer};
 
 /// How to reach PostgreSQL, and how long anything may take there.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DatabaseSettings {
     /// `postgres://user:password@host:port/database?sslmode=…&sslrootcert=…`
+    #[serde(serialize_with = "redacted")]
     pub url: SecretString,
     /// The way past a pooler, for what needs a session: migrations and LISTEN. Default: `url`.
+    #[serde(serialize_with = "redacted_option")]
     pub direct_url: Option<SecretString>,
     /// What the server shows in `pg_stat_activity`.
     pub application_name: String,
@@ -74,7 +60,7 @@ impl Default for DatabaseSettings {
 }
 
 /// The connections that a pool keeps.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PoolSettings {
     /// The most connections at once; 2 to 1,000.
@@ -105,7 +91,7 @@ impl Default for PoolSettings {
 }
 
 /// Encryption of the connection.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TlsSettings {
     /// Whether to encrypt and what to verify.
@@ -115,7 +101,7 @@ pub struct TlsSettings {
 }
 
 /// Whether to encrypt and what to verify.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TlsMode {
     /// What the URL's `sslmode` says; without one: encrypted if the server can, but not verified.
@@ -130,25 +116,25 @@ pub enum TlsMode {
 impl DatabaseSettings {
     /// Every problem of the settings; none: they can be used.
     #[must_use]
-    pub fn validate(&self) -> Vec<SettingProblem> {
+    pub fn problems(&self) -> Vec<SettingProblem> {
         let mut problems = Vec::new();
         check_url(&mut problems, "url", &self.url);
         if let Some(url) = &self.direct_url {
             check_url(&mut problems, "direct_url", url);
         }
         if self.application_name.is_empty() || self.application_name.len() > 63 {
-            problems.push(SettingProblem {
-                key: "application_name",
-                value: format!("{:?}", self.application_name),
-                bound: "1 to 63 bytes are needed".to_owned(),
-            });
+            problems.push(SettingProblem::new(
+                "application_name",
+                format!("{:?}", self.application_name),
+                "1 to 63 bytes are needed",
+            ));
         }
         if self.tls.ca_file.is_some() && self.tls.mode == TlsMode::Disable {
-            problems.push(SettingProblem {
-                key: "tls.ca_file",
-                value: "set".to_owned(),
-                bound: "it needs tls.mode verify-full or from-url".to_owned(),
-            });
+            problems.push(SettingProblem::new(
+                "tls.ca_file",
+                "set".to_owned(),
+                "it needs tls.mode verify-full or from-url",
+            ));
         }
         self.check_numbers(&mut problems);
         problems
@@ -173,18 +159,18 @@ impl DatabaseSettings {
         }
         let pool = &self.pool;
         if !(2..=1_000).contains(&pool.max_connections) {
-            problems.push(SettingProblem {
-                key: "pool.max_connections",
-                value: pool.max_connections.to_string(),
-                bound: "2 to 1000 are allowed".to_owned(),
-            });
+            problems.push(SettingProblem::new(
+                "pool.max_connections",
+                pool.max_connections.to_string(),
+                "2 to 1000 are allowed",
+            ));
         }
         if pool.min_connections > pool.max_connections {
-            problems.push(SettingProblem {
-                key: "pool.min_connections",
-                value: pool.min_connections.to_string(),
-                bound: format!("at most {} (pool.max_connections) is allowed", pool.max_connections),
-            });
+            problems.push(SettingProblem::new(
+                "pool.min_connections",
+                pool.min_connections.to_string(),
+                format!("at most {} (pool.max_connections) is allowed", pool.max_connections),
+            ));
         }
     }
 
@@ -202,11 +188,7 @@ pub(crate) fn check_duration(
     most: Duration,
 ) {
     if !(least..=most).contains(&actual) {
-        problems.push(SettingProblem {
-            key,
-            value: format!("{actual:?}"),
-            bound: format!("{least:?} to {most:?} is allowed"),
-        });
+        problems.push(SettingProblem::new(key, format!("{actual:?}"), format!("{least:?} to {most:?} is allowed")));
     }
 }
 
@@ -221,7 +203,7 @@ fn check_url(problems: &mut Vec<SettingProblem>, key: &'static str, secret: &Sec
             Err(error) => format!("it cannot be used ({error})"),
         },
     };
-    problems.push(SettingProblem { key, value: masked(secret), bound });
+    problems.push(SettingProblem::new(key, masked(secret), bound));
 }
 
 /// A URL that can be shown: scheme, host, port and path; no user, no password, no parameters.
@@ -236,6 +218,15 @@ pub fn masked(secret: &SecretString) -> String {
     }
 }
 
+fn redacted<S: Serializer>(url: &SecretString, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&masked(url))
+}
+
+#[expect(clippy::ref_option, reason = "serde passes the field by reference")]
+fn redacted_option<S: Serializer>(url: &Option<SecretString>, serializer: S) -> Result<S::Ok, S::Error> {
+    url.as_ref().map(masked).serialize(serializer)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -246,7 +237,7 @@ mod tests {
 
     #[test]
     fn the_defaults_are_valid() {
-        assert_eq!(DatabaseSettings::default().validate(), []);
+        assert_eq!(DatabaseSettings::default().problems(), []);
     }
 
     #[test]
@@ -256,15 +247,15 @@ mod tests {
         bad.pool.max_connections = 1;
         bad.pool.min_connections = 5;
         bad.tls = TlsSettings { mode: TlsMode::Disable, ca_file: Some("ca.pem".into()) };
-        let texts: Vec<String> = bad.validate().iter().map(ToString::to_string).collect();
+        let texts: Vec<String> = bad.problems().iter().map(ToString::to_string).collect();
         assert_eq!(
             texts,
             [
-                "url is mysql://***@h/db: its scheme must be postgres, not mysql",
-                "tls.ca_file is set: it needs tls.mode verify-full or from-url",
-                "statement_timeout is 0ns: 100ms to 600s is allowed",
-                "pool.max_connections is 1: 2 to 1000 are allowed",
-                "pool.min_connections is 5: at most 1 (pool.max_connections) is allowed",
+                "url is mysql://***@h/db, but its scheme must be postgres, not mysql",
+                "tls.ca_file is set, but it needs tls.mode verify-full or from-url",
+                "statement_timeout is 0ns, but 100ms to 600s is allowed",
+                "pool.max_connections is 1, but 2 to 1000 are allowed",
+                "pool.min_connections is 5, but at most 1 (pool.max_connections) is allowed",
             ]
         );
     }
@@ -273,9 +264,9 @@ mod tests {
     fn a_password_is_shown_neither_by_debug_nor_by_a_problem() {
         for url in ["postgres://u:hunter2@h/db?sslmode=nonsense", "hunter2", "postgres://u:hunter2@h:99999/db"] {
             let bad = settings(url);
-            let shown = format!("{bad:?} {:?}", bad.validate());
+            let shown = format!("{bad:?} {:?}", bad.problems());
             assert!(!shown.contains("hunter2"), "{shown}");
-            assert_eq!(bad.validate().len(), 1, "{url}");
+            assert_eq!(bad.problems().len(), 1, "{url}");
         }
     }
 

@@ -93,12 +93,11 @@ impl Arguments {
             let digits = part.len() - part.trim_start_matches(|c: char| c.is_ascii_digit()).len();
             let (number, rest) = part.split_at(digits);
             let literal = number.parse::<usize>().ok().and_then(|n| self.0.get(n.checked_sub(1)?));
-            match literal {
-                Some(literal) => text.push_str(literal),
-                None => {
-                    text.push('$');
-                    text.push_str(number);
-                }
+            if let Some(literal) = literal {
+                text.push_str(literal);
+            } else {
+                text.push('$');
+                text.push_str(number);
             }
             text.push_str(rest);
         }

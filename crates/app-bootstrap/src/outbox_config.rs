@@ -112,7 +112,8 @@ impl<'a> OutboxConfig<'a> {
     #[must_use]
     pub fn maintenance_leader(&self) -> MaintenanceLeader {
         let outbox = &self.settings.outbox;
-        let clean_up = CleanUpOutboxUseCase::new(self.maintenance(), self.inbox(), Self::observer(), outbox.clean_up_policy());
+        let clean_up =
+            CleanUpOutboxUseCase::new(self.maintenance(), self.inbox(), Self::observer(), outbox.clean_up_policy());
         MaintenanceLeader::new(
             Arc::new(PostgresLeadership::new(self.database.clone())),
             Arc::new(clean_up),

@@ -3,7 +3,7 @@
 mod broker;
 mod operations;
 
-use std::{process::ExitCode, sync::Arc, time::Duration};
+use std::{fmt, process::ExitCode, sync::Arc, time::Duration};
 
 use adapter_inbound::{
     amqp::{AmqpConsumer, ConsumerParts},
@@ -31,7 +31,6 @@ use crate::{
 };
 
 /// A process that is connected; its parts are started one by one.
-#[derive(Debug)]
 pub struct Process {
     settings: Settings,
     database: Database,
@@ -124,7 +123,7 @@ impl Process {
     ///
     /// # Errors
     /// [`BootstrapError::Broker`] when the broker cannot be reached.
-    pub async fn drain(mut self) -> Result<ExitCode, BootstrapError> {
+    pub async fn drain(self) -> Result<ExitCode, BootstrapError> {
         self.broker.require().await?;
         let outbox = self.outbox();
         let relay = outbox.relay(self.broker.publisher())?;
@@ -212,4 +211,10 @@ fn connect_wakeup(settings: &Settings, database: &Database) -> (RelayWakeup, Opt
     let listener = ListenWakeup::start(database, notify.clone(), move || woken.wake_local());
     let others = Arc::new(NotifyWakeup::start(database, notify.clone()));
     (local.with_others(others), Some(listener))
+}
+
+impl fmt::Debug for Process {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Process").field("settings", &self.settings).finish_non_exhaustive()
+    }
 }

@@ -1,6 +1,8 @@
 //! Test support for this workspace and its clones.
 
+pub mod checker;
 pub mod clock;
+pub mod contracts;
 pub mod fixtures;
 pub mod in_memory;
 pub mod servers;

@@ -312,6 +312,7 @@ async fn terminated_run_ends_its_command_and_its_servers() {
     let (mut child, traces, _file) = start_run();
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    eventually("the run has ended", async || child.try_wait().unwrap().is_some()).await;
     assert_eq!(child.wait().unwrap().code(), Some(128 + 15));
     assert_eq!(traces.left(), Vec::<String>::new());
 }

@@ -13,7 +13,7 @@ use application_core::{
     outbox::{AggregateId, AggregateType, EventId, EventType, Payload, Sequence, bounds::MAX_HEADERS_BYTES},
 };
 use lapin::BasicProperties;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 
 pub use error::DecodeError;
@@ -26,7 +26,7 @@ pub const ENVELOPE_VERSION: &str = "1";
 pub const CLOUD_EVENTS_VERSION: &str = "1.0";
 
 /// How a body is read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MessageFormat {
     /// As its content type, its headers and its fields say. A raw payload that has a field `envelopeVersion` itself is

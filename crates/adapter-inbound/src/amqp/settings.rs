@@ -2,13 +2,15 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use application_core::outbox::{OutboxBackoffPolicy, bounds::MAX_PAYLOAD_BYTES};
+use application_core::{
+    SettingProblem,
+    outbox::{OutboxBackoffPolicy, bounds::MAX_PAYLOAD_BYTES},
+};
 use lapin::uri::AMQPUri;
 use secrecy::{ExposeSecret, SecretString};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::decode::MessageFormat;
-use crate::problem::SettingProblem;
 
 /// What an envelope adds to a payload at most: names, identifiers and an idempotency key.
 const ENVELOPE_ALLOWANCE: usize = 64 * 1024;
@@ -18,12 +20,13 @@ const ENVELOPE_ALLOWANCE: usize = 64 * 1024;
 /// The queue should be declared with `x-single-active-consumer`: the order of rule R22 holds for one consumer at a time.
 /// On brokers from version 4 on, quorum queues drop a message that was requeued more often than `x-delivery-limit`
 /// (default 20); give the work queue and the parking queue a limit of -1 there.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ConsumerSettings {
     /// Whether this process consumes at all.
     pub enabled: bool,
     /// The broker, as an AMQP URI; `amqps` verifies the server's certificate and name.
+    #[serde(serialize_with = "redacted")]
     pub url: SecretString,
     /// Certificates (PEM) that are trusted besides the system's, for `amqps`.
     pub ca_certificates: Option<PathBuf>,
@@ -90,7 +93,7 @@ impl Default for ConsumerSettings {
 }
 
 /// Tries of one message: exponential with full jitter, like the relay's own backoff.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RetrySettings {
     /// How often a message is tried before it is parked; 1 to 100.
@@ -123,7 +126,7 @@ impl Default for RetrySettings {
 }
 
 /// Pauses while something that the consumer needs is away: doubled from one to the next, each drawn from its upper half.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct OutageSettings {
     /// The first pause; above zero.
@@ -232,6 +235,15 @@ fn time(problems: &mut Vec<SettingProblem>, key: &'static str, value: Duration, 
     if !(least..=most).contains(&value) {
         problems.push(SettingProblem::new(key, format!("{value:?}"), format!("it must be {least:?} to {most:?}")));
     }
+}
+
+/// Everything in the URL but its address is a secret.
+fn redacted<S: Serializer>(url: &SecretString, serializer: S) -> Result<S::Ok, S::Error> {
+    let shown = match url.expose_secret().parse::<AMQPUri>() {
+        Ok(uri) => format!("{}://***@{}:{}/{}", uri.scheme, uri.authority.host, uri.authority.port, uri.vhost),
+        Err(_) => "***".to_owned(),
+    };
+    serializer.serialize_str(&shown)
 }
 
 #[cfg(test)]

@@ -2,17 +2,17 @@
 
 use std::{net::SocketAddr, time::Duration};
 
+use application_core::SettingProblem;
 use secrecy::{ExposeSecret, SecretString};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::server::ServerLimits;
-use crate::problem::SettingProblem;
 
 /// The fewest bytes of a bearer token.
 const SHORTEST_TOKEN: usize = 16;
 
 /// The listeners beside the application's own.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct OperationsSettings {
     /// Where `/livez`, `/readyz` and `/metrics` listen; may face the cluster. Port 0 takes a free one.
@@ -21,6 +21,7 @@ pub struct OperationsSettings {
     pub ops_listen: Option<SocketAddr>,
     /// What an operator's requests carry as `Authorization: Bearer …`; at least 16 visible ASCII characters. Without a
     /// token, everybody on this machine is an operator.
+    #[serde(serialize_with = "redacted")]
     pub ops_token: Option<SecretString>,
     /// How long a request may take, from its last header to its answer; 100 ms to 5 min.
     #[serde(with = "humantime_serde")]
@@ -113,6 +114,11 @@ impl OperationsSettings {
 
 fn is_strong(token: &str) -> bool {
     token.len() >= SHORTEST_TOKEN && token.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
+#[expect(clippy::ref_option, reason = "serde passes the field by reference")]
+fn redacted<S: Serializer>(token: &Option<SecretString>, serializer: S) -> Result<S::Ok, S::Error> {
+    token.as_ref().map(|_| "***").serialize(serializer)
 }
 
 #[cfg(test)]

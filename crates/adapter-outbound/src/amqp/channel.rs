@@ -9,16 +9,15 @@ use application_core::outbox::{FailureClass, PublishFailure};
 use lapin::{Channel, Confirmation, options::BasicPublishOptions, types::ShortString};
 use tokio::{
     sync::{mpsc, oneshot},
-    time::sleep,
+    time::{sleep, timeout},
 };
-use uuid::Uuid;
 
 use super::{
     connection::{Link, Live},
     failure::{broker_limit, outcome, words},
     in_flight::InFlight,
     message::Message,
-    publisher::SizeLimit,
+    returns::{Answer, Returns, Sent},
 };
 
 /// How many waiting messages are taken at once.
@@ -38,27 +37,17 @@ pub(super) struct Request {
     pub(super) answer: oneshot::Sender<Result<(), PublishFailure>>,
 }
 
-/// What is remembered of a message that was sent.
-struct Sent {
-    id: Uuid,
-    bytes: usize,
-    answer: oneshot::Sender<Result<(), PublishFailure>>,
-    /// The broker's words, if it gave the message back.
-    returned: Option<String>,
-}
-
-type Answer = lapin::Result<Confirmation>;
 type Confirm = Pin<Box<dyn Future<Output = Answer> + Send>>;
 
 /// The task.
 pub(super) struct ChannelTask {
     link: Arc<Link>,
-    limit: Arc<SizeLimit>,
     open_timeout: Duration,
     requests: mpsc::UnboundedReceiver<Request>,
     waiting: Vec<Request>,
     open: Option<Open>,
     in_flight: InFlight<Sent, Confirm>,
+    returns: Returns,
 }
 
 struct Open {
@@ -71,20 +60,16 @@ struct Open {
 
 impl ChannelTask {
     /// Starts the task for one destination. It ends when the sender is dropped.
-    pub(super) fn start(
-        link: Arc<Link>,
-        limit: Arc<SizeLimit>,
-        open_timeout: Duration,
-    ) -> mpsc::UnboundedSender<Request> {
+    pub(super) fn start(link: Arc<Link>, open_timeout: Duration) -> mpsc::UnboundedSender<Request> {
         let (sender, requests) = mpsc::unbounded_channel();
         let task = Self {
             link,
-            limit,
             open_timeout,
             requests,
             waiting: Vec::with_capacity(BATCH),
             open: None,
             in_flight: InFlight::new(),
+            returns: Returns::default(),
         };
         tokio::spawn(task.run());
         sender
@@ -148,10 +133,22 @@ impl ChannelTask {
         {
             return Ok(Arc::clone(&open.channel));
         }
-        self.give_up("the channel was closed");
+        self.settle_the_last().await;
         let channel = Arc::new(live.open_confirming_channel(self.open_timeout).await?);
         self.open = Some(Open { live, channel: Arc::clone(&channel), proven: false });
         Ok(channel)
+    }
+
+    /// Takes in what the client says about the messages of a channel that ended, each of which gets an error.
+    async fn settle_the_last(&mut self) {
+        while !self.in_flight.is_empty() {
+            let last = timeout(self.open_timeout, poll_fn(|cx| self.in_flight.poll_completed(cx)));
+            match last.await {
+                Ok(completed) => self.settle(completed),
+                Err(_) => break,
+            }
+        }
+        self.give_up("the channel was closed");
     }
 
     fn send(&mut self, channel: Arc<Channel>, request: Request) {
@@ -169,10 +166,9 @@ impl ChannelTask {
     }
 
     /// Answers whoever waits for these messages.
-    fn settle(&mut self, mut completed: Vec<(Sent, Answer)>) {
-        self.attribute_returns(&mut completed);
+    fn settle(&mut self, completed: Vec<(Sent, Answer)>) {
         let mut broken = None;
-        for (sent, answer) in completed {
+        for (sent, answer) in self.returns.attribute(completed, self.in_flight.tags_mut()) {
             let result = outcome(&answer, sent.returned.as_deref(), sent.bytes);
             match (&answer, &mut self.open) {
                 (Ok(Confirmation::Ack(_) | Confirmation::Nack(_)), Some(open)) => open.proven = true,
@@ -192,45 +188,18 @@ impl ChannelTask {
         }
     }
 
-    /// Finds the messages that the broker gave back, by their ids: the client pairs returns and confirms at random.
-    fn attribute_returns(&mut self, completed: &mut [(Sent, Answer)]) {
-        let mut returns = Vec::new();
-        for (_, answer) in completed.iter_mut() {
-            if let Ok(Confirmation::Ack(returned) | Confirmation::Nack(returned)) = answer
-                && let Some(message) = returned.take()
-            {
-                let id = message.properties.message_id().as_ref().and_then(|id| Uuid::parse_str(id.as_str()).ok());
-                let place = if message.exchange.as_str().is_empty() {
-                    format!("queue {:?}", message.routing_key.as_str())
-                } else {
-                    format!("exchange {:?} with key {:?}", message.exchange.as_str(), message.routing_key.as_str())
-                };
-                returns.push((id, format!("{} ({place})", message.reply_text.as_str())));
-            }
-        }
-        for (id, text) in returns {
-            let all = completed.iter_mut().map(|(sent, _)| sent).chain(self.in_flight.tags_mut());
-            let mut found = false;
-            for sent in all.filter(|sent| Some(sent.id) == id) {
-                sent.returned = Some(text.clone());
-                found = true;
-            }
-            if !found {
-                tracing::warn!(?id, reason = text, "the broker returned a message that nobody waits for");
-            }
-        }
-    }
-
     /// The channel or its connection ended: nothing more can be learnt about what was sent on it.
     fn channel_broke(&mut self, error: &lapin::Error) {
         if let Some(limit) = broker_limit(error) {
-            self.limit.lower_to(limit);
+            tracing::warn!(limit, "the broker takes smaller messages than amqp.max_message_bytes allows");
+            if let Some(open) = self.open.take() {
+                open.live.lower_limit(limit);
+            }
             let answer = Err(error.clone());
             for sent in self.in_flight.drain() {
                 let _ = sent.answer.send(outcome(&answer, None, sent.bytes));
             }
-            tracing::warn!(limit, "the broker takes smaller messages than amqp.max_message_bytes allows");
-            self.open = None;
+            self.give_up("the channel was closed because of another message");
             return;
         }
         let reason = words(error);
@@ -256,7 +225,7 @@ impl ChannelTask {
 
     /// Drops the channel and fails what was sent on it.
     fn give_up(&mut self, reason: &str) {
-        for sent in self.in_flight.drain() {
+        for sent in self.in_flight.drain().into_iter().chain(self.returns.drain()) {
             fail(sent.answer, reason);
         }
         self.close_channel();

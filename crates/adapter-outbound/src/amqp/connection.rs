@@ -9,7 +9,7 @@ use std::{
     net::{Shutdown, TcpStream},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU32, Ordering},
+        atomic::{AtomicU32, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -56,6 +56,16 @@ pub(super) struct Live {
     blocked: Mutex<Option<String>>,
     opened: AtomicU32,
     worn: Notify,
+    body_limit: AtomicUsize,
+}
+
+/// What a message must fit in, in bytes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bounds {
+    /// The largest frame; a message's properties must fit in one.
+    pub(super) frame: usize,
+    /// The largest body, as far as it is known.
+    pub(super) body: usize,
 }
 
 /// Why there is no connection.
@@ -100,12 +110,22 @@ impl Link {
         }
     }
 
-    /// Waits for a connection, whatever the time-out for making one.
+    /// Waits until messages can be sent, or the connection is closed for good.
+    ///
+    /// # Errors
+    /// Why they cannot, when the time is over.
     pub(super) async fn wait_until_up(&self, within: Duration) -> Result<Arc<Live>, String> {
-        let mut state = self.state.subscribe();
-        let up = state.wait_for(|state| !matches!(state, State::Down { .. }));
+        let waiting = async {
+            let mut state = self.state.subscribe();
+            // A connection may be blocked, or lost without its task knowing yet: that is no change of the state.
+            while self.live().is_err() && !matches!(*state.borrow_and_update(), State::Closed) {
+                if let Ok(Err(_closed)) = timeout(LOOK_EVERY / 10, state.changed()).await {
+                    break;
+                }
+            }
+        };
         // The answer is read anew, for it tells why there is none.
-        let _ = timeout(within, up).await;
+        let _ = timeout(within, waiting).await;
         self.live()
     }
 
@@ -178,6 +198,7 @@ impl Link {
                 blocked: Mutex::default(),
                 opened: AtomicU32::new(0),
                 worn: Notify::new(),
+                body_limit: AtomicUsize::new(usize::MAX),
             }),
             Ok(Err(error)) => {
                 shut_down(socket.as_ref());
@@ -210,9 +231,17 @@ impl Live {
         Ok(())
     }
 
-    /// The largest frame, in bytes; a message's properties must fit in one.
-    pub(super) fn frame_max(&self) -> usize {
-        usize::try_from(self.connection.configuration().frame_max()).unwrap_or(usize::MAX)
+    /// What the broker can take on this connection.
+    pub(super) fn bounds(&self) -> Bounds {
+        Bounds {
+            frame: usize::try_from(self.connection.configuration().frame_max()).unwrap_or(usize::MAX),
+            body: self.body_limit.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Remembers the broker's limit for a body, which it tells only when a message was larger.
+    pub(super) fn lower_limit(&self, bytes: usize) {
+        self.body_limit.fetch_min(bytes, Ordering::Relaxed);
     }
 
     /// Opens a channel for publishing. It is in confirm mode: without, every message would count as sent.

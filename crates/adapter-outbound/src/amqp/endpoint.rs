@@ -11,7 +11,7 @@ use secrecy::{ExposeSecret, SecretString};
 use url::{Host, Url};
 
 use super::settings::AmqpSettings;
-use crate::settings::SettingProblem;
+use application_core::SettingProblem;
 
 /// Why a URL cannot be used; never holds the URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -1,10 +1,8 @@
-//! Futures that are polled by one task, and whose completions are seen in the order that matters.
+//! Futures that are polled by one task, and whose completions are seen with all that completed before them.
 //!
-//! A message that no queue takes is returned and then acked. The client hands a returned message to whichever confirm
-//! completes next, not to the confirm of the same message (it follows acks of several messages at once in no order). The
-//! only thing that can be relied on is this: *whoever was handed a return has completed no later than the confirm of
-//! the message that was returned*. So a confirm may be believed only together with all that completed before it. The
-//! sets of `futures-util` and `tokio` do not promise that: they may pause with woken futures still waiting.
+//! What a confirm means depends on the confirms that completed before it (see `returns.rs`). The sets of `futures-util`
+//! and `tokio` may pause with woken futures still waiting, and so show a confirm before an earlier one. This one polls
+//! until nothing is left that was woken.
 
 use std::{
     pin::Pin,

@@ -10,7 +10,7 @@ use lapin::{
 };
 use uuid::Uuid;
 
-use super::failure::too_large;
+use super::{connection::Bounds, failure::too_large};
 use crate::envelope::{Encoded, Envelope, rfc3339};
 
 /// Header: the event's identity, by which consumers recognise a redelivery.
@@ -104,19 +104,21 @@ impl MessageEncoder {
 }
 
 impl Message {
-    /// Whether the properties fit in one frame, as they must.
+    /// Whether the broker can take the message.
     ///
     /// # Errors
-    /// A failure of class *poison*: the client would wait for ever, or the broker would end the connection.
-    pub(super) fn check_frame(&self, frame_max: usize) -> Result<(), PublishFailure> {
-        if self.properties_bytes <= frame_max {
-            return Ok(());
+    /// A failure of class *poison*. Sent all the same, properties over a frame would make the client wait for ever or
+    /// the broker end the connection, and a body over the broker's limit would cost the channel.
+    pub(super) fn check(&self, bounds: &Bounds) -> Result<(), PublishFailure> {
+        if self.body.len() > bounds.body {
+            too_large(self.body.len(), bounds.body)?;
         }
-        let reason = format!(
-            "the headers need {} bytes of a frame; the broker's frames have {frame_max}",
-            self.properties_bytes
-        );
-        Err(PublishFailure::new(FailureClass::Poison, reason))
+        if self.properties_bytes > bounds.frame {
+            let (needed, frame) = (self.properties_bytes, bounds.frame);
+            let reason = format!("the headers need {needed} bytes of a frame; the broker's frames have {frame}");
+            return Err(PublishFailure::new(FailureClass::Poison, reason));
+        }
+        Ok(())
     }
 }
 
@@ -277,8 +279,10 @@ mod tests {
     #[test]
     fn headers_that_do_not_fit_in_a_frame_are_poison() {
         let message = encoder(EnvelopeFormat::Raw, 1_000).encode(&with_headers(&[("a", &"v".repeat(4_000))])).unwrap();
-        assert!(message.check_frame(131_072).is_ok());
-        assert_eq!(message.check_frame(4_096).unwrap_err().class(), FailureClass::Poison);
+        let class_in = |frame, body| message.check(&Bounds { frame, body }).err().map(|failure| failure.class());
+        assert_eq!(class_in(131_072, 14), None);
+        assert_eq!(class_in(4_096, 14), Some(FailureClass::Poison));
+        assert_eq!(class_in(131_072, 13), Some(FailureClass::Poison));
     }
 
     proptest! {

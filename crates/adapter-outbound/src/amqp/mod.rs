@@ -7,6 +7,7 @@ mod failure;
 mod in_flight;
 mod message;
 mod publisher;
+mod returns;
 mod settings;
 mod topology;
 

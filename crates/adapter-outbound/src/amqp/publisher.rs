@@ -4,6 +4,7 @@ use std::{
     collections::HashMap,
     fmt,
     hash::{DefaultHasher, Hash, Hasher},
+    pin::pin,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
@@ -18,7 +19,7 @@ use application_core::{
 use async_trait::async_trait;
 use lapin::types::ShortString;
 use tokio::{
-    sync::{mpsc, oneshot, watch},
+    sync::{Notify, mpsc, oneshot, watch},
     time::{Instant, timeout, timeout_at},
 };
 
@@ -26,7 +27,6 @@ use super::{
     channel::{ChannelTask, Request},
     connection::Link,
     endpoint::{AmqpSetupError, Endpoint},
-    failure::too_large,
     message::MessageEncoder,
     topology::{Topology, TopologyError, TopologyProblem},
 };
@@ -52,29 +52,13 @@ pub struct OutboxMessagePublishAdapter {
     route: Route,
     encoder: MessageEncoder,
     link: Arc<Link>,
-    limit: Arc<SizeLimit>,
     channels: Mutex<HashMap<Destination, Arc<[mpsc::UnboundedSender<Request>]>>>,
     channels_per_destination: usize,
     connect_timeout: Duration,
     confirm_timeout: Duration,
     topology: Topology,
-    waiting: Arc<watch::Sender<usize>>,
+    waiting: Waiting,
     closing: watch::Sender<bool>,
-}
-
-/// The largest body that the broker takes, as far as it is known.
-#[derive(Debug)]
-pub(super) struct SizeLimit(AtomicUsize);
-
-impl SizeLimit {
-    pub(super) fn lower_to(&self, limit: usize) {
-        self.0.fetch_min(limit, Ordering::Relaxed);
-    }
-
-    fn check(&self, bytes: usize) -> Result<(), PublishFailure> {
-        let limit = self.0.load(Ordering::Relaxed);
-        if bytes > limit { too_large(bytes, limit) } else { Ok(()) }
-    }
 }
 
 impl OutboxMessagePublishAdapter {
@@ -83,8 +67,8 @@ impl OutboxMessagePublishAdapter {
     /// # Errors
     /// [`AmqpSetupError`] when settings cannot be used or the file with certificate authorities cannot be read.
     pub fn start(settings: &OutboundSettings, random: Arc<dyn Random>) -> Result<Self, AmqpSetupError> {
-        let mut problems = settings.envelope.validate("envelope");
-        problems.extend(settings.amqp.validate("amqp"));
+        let mut problems = settings.envelope.problems("envelope");
+        problems.extend(settings.amqp.problems("amqp"));
         let route = match Route::compile(&settings.route, "route") {
             Ok(route) if problems.is_empty() => route,
             Ok(_) => return Err(AmqpSetupError::Settings(problems)),
@@ -102,12 +86,11 @@ impl OutboxMessagePublishAdapter {
             route,
             encoder,
             link,
-            limit: Arc::new(SizeLimit(AtomicUsize::new(usize::MAX))),
             channels: Mutex::default(),
             channels_per_destination: amqp.channels_per_destination.max(1),
             connect_timeout: amqp.connect_timeout,
             confirm_timeout: amqp.confirm_timeout,
-            waiting: Arc::new(watch::Sender::new(0)),
+            waiting: Waiting::default(),
             closing: watch::Sender::new(false),
         })
     }
@@ -141,22 +124,22 @@ impl OutboxMessagePublishAdapter {
     pub async fn close(&self, within: Duration) {
         let deadline = Instant::now() + within;
         self.closing.send_replace(true);
-        let mut waiting = self.waiting.subscribe();
-        if timeout_at(deadline, waiting.wait_for(|waiting| *waiting == 0)).await.is_err() {
-            tracing::warn!(messages = *self.waiting.borrow(), "the broker owes confirms that nobody waits for now");
+        if timeout_at(deadline, self.waiting.until_none()).await.is_err() {
+            tracing::warn!(messages = self.waiting.count(), "the broker owes confirms that nobody waits for now");
         }
         self.channels.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.link.close(deadline.saturating_duration_since(Instant::now())).await;
     }
 
     fn channel(&self, destination: &Destination, event: &OutboxEvent) -> Option<mpsc::UnboundedSender<Request>> {
-        let channels = Arc::clone(
-            self.channels
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .entry(destination.clone())
-                .or_insert_with(|| (0..self.channels_per_destination).map(|_| self.start_channel()).collect()),
-        );
+        let mut all = self.channels.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = all.get(destination).cloned();
+        let channels = known.unwrap_or_else(|| {
+            let new: Arc<[_]> = (0..self.channels_per_destination).map(|_| self.start_channel()).collect();
+            all.insert(destination.clone(), Arc::clone(&new));
+            new
+        });
+        drop(all);
         let mut hasher = DefaultHasher::new();
         (event.aggregate_type.as_str(), event.aggregate_id.as_str()).hash(&mut hasher);
         let at = usize::try_from(hasher.finish() % channels.len() as u64).unwrap_or_default();
@@ -164,20 +147,20 @@ impl OutboxMessagePublishAdapter {
     }
 
     fn start_channel(&self) -> mpsc::UnboundedSender<Request> {
-        ChannelTask::start(Arc::clone(&self.link), Arc::clone(&self.limit), self.connect_timeout)
+        ChannelTask::start(Arc::clone(&self.link), self.connect_timeout)
     }
 
     /// Sends one message to its channel's task and waits for its fate.
     async fn send(&self, event: &OutboxEvent, target: Target) -> Result<(), PublishFailure> {
         let message = self.encoder.encode(event)?;
-        self.limit.check(message.body.len())?;
+        // Counted first: closing waits for all who have not seen it yet.
+        let _counted = self.waiting.one_more();
         if *self.closing.borrow() {
             return Err(unavailable("the publisher is closing"));
         }
         let live = self.link.live().map_err(unavailable)?;
-        message.check_frame(live.frame_max())?;
+        message.check(&live.bounds())?;
         drop(live);
-        let _counted = Counted::new(&self.waiting);
         let (answer, fate) = oneshot::channel();
         let request =
             Request { exchange: name(target.exchange)?, routing_key: name(target.routing_key)?, message, answer };
@@ -203,19 +186,41 @@ fn name(text: String) -> Result<ShortString, PublishFailure> {
     ShortString::try_new(text).map_err(|error| PublishFailure::new(FailureClass::Poison, error.to_string()))
 }
 
-/// A message that waits for its confirm, as long as this lives.
-struct Counted(Arc<watch::Sender<usize>>);
+/// How many messages wait for their confirms.
+#[derive(Debug, Default)]
+struct Waiting {
+    count: AtomicUsize,
+    none: Notify,
+}
 
-impl Counted {
-    fn new(waiting: &Arc<watch::Sender<usize>>) -> Self {
-        waiting.send_modify(|waiting| *waiting += 1);
-        Self(Arc::clone(waiting))
+/// A message that waits, as long as this lives.
+struct Counted<'a>(&'a Waiting);
+
+impl Waiting {
+    fn one_more(&self) -> Counted<'_> {
+        self.count.fetch_add(1, Ordering::SeqCst);
+        Counted(self)
+    }
+
+    fn count(&self) -> usize {
+        self.count.load(Ordering::SeqCst)
+    }
+
+    async fn until_none(&self) {
+        let mut none = pin!(self.none.notified());
+        // Before the look: the last one may go in between.
+        none.as_mut().enable();
+        if self.count() > 0 {
+            none.await;
+        }
     }
 }
 
-impl Drop for Counted {
+impl Drop for Counted<'_> {
     fn drop(&mut self) {
-        self.0.send_modify(|waiting| *waiting -= 1);
+        if self.0.count.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.0.none.notify_waiters();
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use secrecy::SecretString;
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::endpoint::{Endpoint, redacted};
-use crate::settings::SettingProblem;
+use application_core::SettingProblem;
 
 /// The longest time-out that makes sense anywhere here.
 const AN_HOUR: Duration = Duration::from_secs(3_600);
@@ -104,7 +104,7 @@ impl Default for TopologySettings {
 impl AmqpSettings {
     /// Everything that is wrong; keys begin with `prefix`. Files are not looked at.
     #[must_use]
-    pub fn validate(&self, prefix: &str) -> Vec<SettingProblem> {
+    pub fn problems(&self, prefix: &str) -> Vec<SettingProblem> {
         let mut problems = Problems { prefix, found: Vec::new() };
         if let Err(invalid) = Endpoint::parse(&self.url) {
             problems.add("url", redacted(&self.url), invalid.to_string());
@@ -131,13 +131,13 @@ impl AmqpSettings {
         let first = self.reconnect_first_pause;
         problems.within("reconnect_first_pause", first, Duration::from_millis(10), AN_HOUR);
         problems.within("reconnect_longest_pause", self.reconnect_longest_pause, first.min(AN_HOUR), AN_HOUR);
-        self.topology.validate(&mut problems);
+        self.topology.problems(&mut problems);
         problems.found
     }
 }
 
 impl TopologySettings {
-    fn validate(&self, problems: &mut Problems<'_>) {
+    fn problems(&self, problems: &mut Problems<'_>) {
         for (key, queue) in [("topology.queue", &self.queue), ("topology.parking_queue", &self.parking_queue)] {
             if let Some(name) = queue.as_ref().filter(|name| !(1..=255).contains(&name.len())) {
                 problems.add(key, format!("{name:?}"), "it must have 1 to 255 bytes");
@@ -204,7 +204,7 @@ mod tests {
         for url in ["amqp://relay:hunter2@host/a/b", "http://relay:hunter2@host", "relay:hunter2@host", "amqp:hunter2"]
         {
             let settings = AmqpSettings { url: SecretString::from(url), ..AmqpSettings::default() };
-            let problems = settings.validate("amqp");
+            let problems = settings.problems("amqp");
             assert_eq!(problems.len(), 1, "{url}");
             assert_eq!(problems[0].key, "amqp.url");
             assert!(!problems[0].to_string().contains("hunter2"), "{}", problems[0]);
@@ -231,7 +231,7 @@ mod tests {
             },
             ..AmqpSettings::default()
         };
-        let keys: Vec<_> = settings.validate("amqp").into_iter().map(|problem| problem.key).collect();
+        let keys: Vec<_> = settings.problems("amqp").into_iter().map(|problem| problem.key).collect();
         let expected = [
             "connection_name",
             "app_id",

@@ -107,9 +107,9 @@ impl Topology {
             .await??;
         }
         let Some(bound) = &self.settings.queue else { return Ok(()) };
-        for (exchange_name, key) in
-            self.exchanges.iter().flat_map(|e| self.settings.binding_keys.iter().map(move |k| (e, k)))
-        {
+        let bindings: Vec<_> =
+            self.exchanges.iter().flat_map(|e| self.settings.binding_keys.iter().map(move |k| (e, k))).collect();
+        for (exchange_name, key) in bindings {
             let object = format!("the binding of {} to {} with key {key:?}", queue(bound), exchange(exchange_name));
             let (bound, source, key) = (short(&object, bound)?, short(&object, exchange_name)?, short(&object, key)?);
             desk.ask(&object, async |channel: &Channel| {

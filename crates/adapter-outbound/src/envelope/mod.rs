@@ -3,7 +3,7 @@
 //! # Adding a format
 //! 1. Write `envelope/<format>.rs` with a function from an event to [`Encoded`]; the payload's bytes go in untouched.
 //! 2. Add it to [`EnvelopeFormat`] and to [`Envelope::encode`].
-//! 3. Add a golden file in `tests/golden/` and its line in `tests/envelope.rs`.
+//! 3. Add a golden file in `tests/golden/` and its line to the test below.
 
 mod cloudevents;
 mod json;
@@ -16,7 +16,7 @@ use time::{OffsetDateTime, UtcOffset, format_description::well_known::Rfc3339};
 
 use self::cloudevents::CloudEvents;
 pub use self::json::{ENVELOPE_VERSION, OutboxEnvelopeJson};
-use crate::settings::SettingProblem;
+use application_core::SettingProblem;
 
 /// The forms an event can take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -54,7 +54,7 @@ impl Default for EnvelopeSettings {
 impl EnvelopeSettings {
     /// Everything that is wrong; keys begin with `prefix`.
     #[must_use]
-    pub fn validate(&self, prefix: &str) -> Vec<SettingProblem> {
+    pub fn problems(&self, prefix: &str) -> Vec<SettingProblem> {
         let usable = (1..=1_024).contains(&self.source.len())
             && !self.source.chars().any(|c| c.is_control() || c.is_whitespace());
         if usable {
@@ -181,4 +181,70 @@ fn object_with_raw_member(fields: &impl Serialize, name: &str, raw: &str) -> Res
     json.extend_from_slice(raw.as_bytes());
     json.push(b'}');
     Ok(json)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeMap, fmt::Write};
+
+    use application_core::outbox::{EventHeaders, Payload};
+
+    use super::*;
+    use crate::testing::event;
+
+    /// An event that uses everything, with a payload that any re-encoding would change.
+    fn golden_event() -> OutboxEvent {
+        let mut event = event();
+        event.payload = Payload::try_new(
+            "{ \"minutes\": 9223372036854775807,\t\"rate\":0.10000000000000000000000001, \"a\":\"\\u00e9é\", \"a\":[ ] }",
+        )
+        .unwrap();
+        let headers = [
+            ("idempotencyKey", "reserve \"42\""),
+            ("occurredAt", "2026-01-02T04:04:05.5+01:00"),
+            ("schemaVersion", "3"),
+            ("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"),
+            ("tenant", "acme"),
+        ];
+        let headers: BTreeMap<_, _> = headers.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        event.headers = EventHeaders::try_new(headers).unwrap();
+        event
+    }
+
+    /// Content type, headers and body as a text file.
+    fn shown(format: EnvelopeFormat, event: &OutboxEvent) -> String {
+        let settings = EnvelopeSettings { format, source: "/portfolio".to_owned() };
+        let encoded = Envelope::new(&settings).encode(event).unwrap();
+        let mut text = format!("content-type: {}\n", encoded.content_type);
+        for (name, value) in &encoded.headers {
+            writeln!(text, "{name}: {value}").unwrap();
+        }
+        writeln!(text, "\n{}", String::from_utf8(encoded.body).unwrap()).unwrap();
+        text
+    }
+
+    #[test]
+    fn every_format_writes_what_its_golden_file_holds() {
+        let golden = [
+            (EnvelopeFormat::Json, include_str!("../../tests/golden/json.v1.txt")),
+            (EnvelopeFormat::CloudEventsStructured, include_str!("../../tests/golden/cloudevents-structured.v1.txt")),
+            (EnvelopeFormat::CloudEventsBinary, include_str!("../../tests/golden/cloudevents-binary.v1.txt")),
+            (EnvelopeFormat::Raw, include_str!("../../tests/golden/raw.v1.txt")),
+        ];
+        for (format, expected) in golden {
+            assert_eq!(shown(format, &golden_event()), expected, "{format:?}");
+        }
+    }
+
+    #[test]
+    fn no_format_lets_a_stored_payload_through_that_is_not_json() {
+        let mut event = event();
+        event.payload = Payload::from_stored("{\"a\":1}, \"id\": 2");
+        let formats = ["json", "cloudevents-structured", "cloudevents-binary", "raw"];
+        for format in formats.map(|name| serde_json::from_str(&format!("\"{name}\"")).unwrap()) {
+            let settings = EnvelopeSettings { format, ..EnvelopeSettings::default() };
+            let failure = PublishFailure::from(Envelope::new(&settings).encode(&event).unwrap_err());
+            assert_eq!(failure.class(), FailureClass::Poison);
+        }
+    }
 }

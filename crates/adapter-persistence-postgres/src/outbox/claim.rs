@@ -81,7 +81,7 @@ pub trait OutboxClaimRepository: Send + Sync {
     /// [`StoreError`].
     async fn claim(&self, request: &ClaimRequest) -> Result<Vec<ClaimedRow>, StoreError>;
 
-    /// Leases one lane that [`claim`](Self::claim) keeps passing by because appenders hold it; waits half a second at
+    /// Leases one lane that [`claim`](Self::claim) keeps passing by because appenders hold it; waits a second at
     /// most, and not at all when no lane is overdue.
     ///
     /// # Errors
@@ -118,7 +118,7 @@ pub trait OutboxClaimRepository: Send + Sync {
         delay: Duration,
     ) -> Result<SettlementRow, StoreError>;
 
-    /// Frees lanes that were postponed; waits a quarter of a second at most.
+    /// Frees lanes that were postponed; waits half a second at most.
     ///
     /// # Errors
     /// [`StoreError`].

@@ -73,7 +73,7 @@ impl OutboxMaintenancePort for OutboxReaper {
             .optional_timestamp(from);
         let row = run_for_row(&self.database, &arguments.call("outbox_cleanup", CLEANED)).await?;
         let (leads, deleted, through) = cleaned(&row).map_err(|error| self.unreadable(&error))?;
-        let deleted = u32::try_from(deleted).map_err(|_| StoreError::RowsAffected {
+        let deleted = u32::try_from(deleted).ok().ok_or_else(|| StoreError::RowsAffected {
             operation: "clean up",
             expected: batch.into(),
             actual: deleted.unsigned_abs(),

@@ -1,11 +1,14 @@
 //! The relay's store over the statements of a claim: rows to runs, second tries, and counting what was changed.
 
+#[cfg(test)]
+mod tests;
+
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use application_core::{
     outbox::{
-        AggregateId, AggregateType, ClaimRequest, ConfirmedRun, EventHeaders, EventId, EventType, FailedOutcome,
-        FailedRun, LaneId, LeaseToken, OutboxEvent, Run, Sequence, Settlement,
+        AggregateId, AggregateType, ClaimRequest, ClaimScope, ConfirmedRun, EventHeaders, EventId, EventType,
+        FailedOutcome, FailedRun, LaneId, LeaseToken, OutboxEvent, Run, Sequence, Settlement,
     },
     ports::{OutboxStorePort, StoreError},
 };
@@ -28,13 +31,6 @@ const FIRST_PAUSE: Duration = Duration::from_millis(10);
 pub struct OutboxStoreAdapter {
     repository: Arc<dyn OutboxClaimRepository>,
     call_limit: Duration,
-    lanes: Lanes,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Lanes {
-    Due,
-    Overdue,
 }
 
 impl OutboxStoreAdapter {
@@ -43,17 +39,7 @@ impl OutboxStoreAdapter {
     /// The limit should leave room for the repository's own time-outs, which know more about what happened.
     #[must_use]
     pub fn new(repository: Arc<dyn OutboxClaimRepository>, call_limit: Duration) -> Self {
-        Self { repository, call_limit, lanes: Lanes::Due }
-    }
-
-    /// The same store for one more relay worker, which claims lanes that the others keep passing by.
-    ///
-    /// A lane that many appenders keep locked is hardly ever free when a claim looks, and claims wait for nobody. This
-    /// store's claim takes one such lane at a time and may wait half a second for it (case L31). Its worker should run
-    /// every 100 ms or so beside the others, never instead of them.
-    #[must_use]
-    pub fn for_overdue_lanes(&self) -> Self {
-        Self { lanes: Lanes::Overdue, ..self.clone() }
+        Self { repository, call_limit }
     }
 
     /// Makes the call, again if its transaction lost, all within the limit.
@@ -85,19 +71,16 @@ impl OutboxStoreAdapter {
 
 impl fmt::Debug for OutboxStoreAdapter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OutboxStoreAdapter")
-            .field("call_limit", &self.call_limit)
-            .field("lanes", &self.lanes)
-            .finish_non_exhaustive()
+        f.debug_struct("OutboxStoreAdapter").field("call_limit", &self.call_limit).finish_non_exhaustive()
     }
 }
 
 #[async_trait]
 impl OutboxStorePort for OutboxStoreAdapter {
     async fn claim(&self, request: &ClaimRequest) -> Result<Vec<Run>, StoreError> {
-        let rows = match self.lanes {
-            Lanes::Due => self.call(|| self.repository.claim(request)).await?,
-            Lanes::Overdue => self.call(|| self.repository.claim_overdue(request)).await?,
+        let rows = match request.scope {
+            ClaimScope::Due => self.call(|| self.repository.claim(request)).await?,
+            ClaimScope::Overdue => self.call(|| self.repository.claim_overdue(request)).await?,
         };
         runs(rows)
     }
@@ -190,7 +173,8 @@ fn checked(
 }
 
 fn settlement(row: SettlementRow) -> Result<Settlement, StoreError> {
-    let count = |column, value: i32| u32::try_from(value).map_err(|_| corrupt("outbox_settlement", column, value));
+    let count =
+        |column, value: i32| u32::try_from(value).ok().ok_or_else(|| corrupt("outbox_settlement", column, value));
     Ok(Settlement {
         freed: count("lanes", row.lanes)?,
         events: count("events", row.events)?,
@@ -216,9 +200,11 @@ fn runs(rows: Vec<ClaimedRow>) -> Result<Vec<Run>, StoreError> {
 fn event(row: ClaimedRow) -> Result<OutboxEvent, StoreError> {
     const TABLE: &str = "outbox_event";
     let unreadable = |column| corrupt(TABLE, column, row.id);
-    let headers: BTreeMap<String, String> = serde_json::from_str(&row.headers).map_err(|_| unreadable("headers"))?;
+    let headers: BTreeMap<String, String> =
+        serde_json::from_str(&row.headers).ok().ok_or_else(|| unreadable("headers"))?;
     let created_at = OffsetDateTime::from_unix_timestamp_nanos(i128::from(row.created_at_micros) * 1_000)
-        .map_err(|_| unreadable("created_at"))?;
+        .ok()
+        .ok_or_else(|| unreadable("created_at"))?;
     Ok(OutboxEvent {
         id: EventId::new(row.id),
         sequence: Sequence(row.sequence),
@@ -227,8 +213,8 @@ fn event(row: ClaimedRow) -> Result<OutboxEvent, StoreError> {
         event_type: EventType::from_stored(row.event_type),
         payload: row.payload,
         headers: EventHeaders::from_stored(headers),
-        attempts: u32::try_from(row.attempts).map_err(|_| unreadable("attempts"))?,
-        replays: u32::try_from(row.replays).map_err(|_| unreadable("replays"))?,
+        attempts: u32::try_from(row.attempts).ok().ok_or_else(|| unreadable("attempts"))?,
+        replays: u32::try_from(row.replays).ok().ok_or_else(|| unreadable("replays"))?,
         created_at,
         // An event of a transaction that began before this statement may look younger than nothing.
         age_at_claim: Duration::from_micros(u64::try_from(row.age_micros).unwrap_or(0)),

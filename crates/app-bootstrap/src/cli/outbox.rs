@@ -3,7 +3,7 @@
 use std::{process::ExitCode, time::Duration};
 
 use application_core::{
-    outbox::{AggregateType, EventId, OutboxEventStatus},
+    outbox::{AggregateType, EventId, HolderName, OutboxEventStatus},
     ports::{BlockedAggregate, EventFilter, OutboxEventState, OutboxStatistics},
     usecases::OperateOutboxUseCase,
 };
@@ -150,7 +150,7 @@ fn event(event: &OutboxEventState) -> Value {
         "lastError": event.last_error,
         "resolvedAt": time(event.resolved_at),
         "resolution": event.resolution,
-        "holder": event.holder.as_ref().map(|holder| holder.as_str()),
+        "holder": event.holder.as_ref().map(HolderName::as_str),
         "leaseExpiresAt": time(event.lease_expires_at),
         "blockedBehind": event.blocked_behind.map(|id| id.to_string()),
     })
@@ -169,9 +169,13 @@ fn blocked(aggregate: &BlockedAggregate) -> Value {
 
 fn status_table(status: &Value) -> String {
     let (limit, mut lines) = (OutboxStatistics::COUNT_LIMIT, Vec::new());
-    for (label, key) in
-        [("PENDING", "pending"), ("IN_FLIGHT", "inFlight"), ("FAILED", "failed"), ("DEAD", "dead"), ("blocked aggregates", "blockedAggregates")]
-    {
+    for (label, key) in [
+        ("PENDING", "pending"),
+        ("IN_FLIGHT", "inFlight"),
+        ("FAILED", "failed"),
+        ("DEAD", "dead"),
+        ("blocked aggregates", "blockedAggregates"),
+    ] {
         let count = status.get(key).and_then(Value::as_u64).unwrap_or_default();
         let more = if count >= limit { " or more" } else { "" };
         lines.push(format!("{label:<24}{count}{more}"));
@@ -195,9 +199,14 @@ fn fields_table(event: &Value) -> String {
 fn rows_table(rows: &Value) -> String {
     let rows: Vec<_> = rows.as_array().into_iter().flatten().filter_map(Value::as_object).collect();
     let Some(first) = rows.first() else { return "none".to_owned() };
-    let names: Vec<&String> = first.keys().filter(|name| rows.iter().any(|row| !row.get(*name).is_none_or(Value::is_null))).collect();
+    let names: Vec<&String> =
+        first.keys().filter(|name| rows.iter().any(|row| !row.get(*name).is_none_or(Value::is_null))).collect();
     let width = |name: &String| {
-        rows.iter().map(|row| row.get(name).map_or(1, |value| text(value).chars().count())).max().unwrap_or(1).max(name.len())
+        rows.iter()
+            .map(|row| row.get(name).map_or(1, |value| text(value).chars().count()))
+            .max()
+            .unwrap_or(1)
+            .max(name.len())
     };
     let widths: Vec<_> = names.iter().map(|name| width(name)).collect();
     let line = |cells: Vec<String>| {
@@ -205,7 +214,9 @@ fn rows_table(rows: &Value) -> String {
         cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
     };
     let mut lines = vec![line(names.iter().map(|name| (*name).clone()).collect())];
-    lines.extend(rows.iter().map(|row| line(names.iter().map(|name| row.get(*name).map_or_else(String::new, text)).collect())));
+    lines.extend(
+        rows.iter().map(|row| line(names.iter().map(|name| row.get(*name).map_or_else(String::new, text)).collect())),
+    );
     lines.join("\n")
 }
 

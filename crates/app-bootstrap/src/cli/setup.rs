@@ -7,9 +7,7 @@ use adapter_persistence_postgres::{
 };
 use application_core::usecases::OperateOutboxUseCase;
 
-use crate::{
-    error::BootstrapError, migrations, outbox_config::OutboxConfig, settings::Settings, wakeup::RelayWakeup,
-};
+use crate::{error::BootstrapError, migrations, outbox_config::OutboxConfig, settings::Settings, wakeup::RelayWakeup};
 
 /// How long a migrator waits for another one.
 const LOCK_WAIT: Duration = Duration::from_mins(2);

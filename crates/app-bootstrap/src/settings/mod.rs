@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 
 pub use load::{ENVIRONMENT_PREFIX, SettingsError, Sources};
 pub use outbox::{
-    BreakerSettings, CrossProcessWakeup, DeadHeadSettings, LeaderSettings, OutboxSettings, ReaperSettings, RelaySettings,
-    RetentionSettings, RetrySettings, StatisticsSettings,
+    BreakerSettings, CrossProcessWakeup, DeadHeadSettings, LeaderSettings, OutboxSettings, ReaperSettings,
+    RelaySettings, RetentionSettings, RetrySettings, StatisticsSettings,
 };
 pub use service::{HttpSettings, ServiceSettings};
 

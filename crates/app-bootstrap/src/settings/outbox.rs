@@ -2,13 +2,13 @@
 
 use std::{collections::HashMap, time::Duration};
 
+use adapter_persistence_postgres::WakeupSettings;
 use application_core::{
     SettingProblem,
     outbox::{AggregateType, BreakerPolicy, DeadHeadPolicy, HolderName, InvalidBackoff, OutboxBackoffPolicy},
     ports::ReapRequest,
     usecases::{CleanUpPolicy, PublishPolicy},
 };
-use adapter_persistence_postgres::WakeupSettings;
 use serde::{Deserialize, Serialize};
 
 use super::service::between;
@@ -332,7 +332,13 @@ impl OutboxSettings {
             problems.push(SettingProblem::new("retry", "contradictory", error.to_string()));
         }
         let breaker = &self.breaker;
-        number(&mut problems, "breaker.failures_in_a_row", breaker.failures_in_a_row.into(), 1, self.retry.max_attempts.into());
+        number(
+            &mut problems,
+            "breaker.failures_in_a_row",
+            breaker.failures_in_a_row.into(),
+            1,
+            self.retry.max_attempts.into(),
+        );
         let (millisecond, hour) = (Duration::from_millis(1), Duration::from_hours(1));
         problems.extend(between("breaker.first_pause", breaker.first_pause, millisecond, hour));
         problems.extend(between("breaker.longest_pause", breaker.longest_pause, breaker.first_pause, hour));
@@ -342,7 +348,12 @@ impl OutboxSettings {
             }
         }
         let second = Duration::from_secs(1);
-        problems.extend(between("reaper.every", self.reaper.every, Duration::from_millis(100), Duration::from_mins(10)));
+        problems.extend(between(
+            "reaper.every",
+            self.reaper.every,
+            Duration::from_millis(100),
+            Duration::from_mins(10),
+        ));
         number(&mut problems, "reaper.max_claims", self.reaper.max_claims.into(), 1, 10_000);
         number(&mut problems, "reaper.dead_after_expiries", self.reaper.dead_after_expiries.into(), 2, 1_000);
         let retention = &self.retention;

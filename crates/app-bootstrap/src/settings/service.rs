@@ -5,7 +5,6 @@ use std::{net::SocketAddr, time::Duration};
 use application_core::{SettingProblem, outbox::HolderName};
 use serde::{Deserialize, Serialize};
 
-
 /// The process itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]

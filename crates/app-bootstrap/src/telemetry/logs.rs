@@ -1,5 +1,8 @@
 //! Structured logs on standard error.
 
+use std::io::IsTerminal;
+
+use adapter_outbound::amqp::LOG_DIRECTIVE;
 use application_core::SettingProblem;
 use serde::{Deserialize, Serialize};
 use tracing_subscriber::{EnvFilter, Layer, layer::SubscriberExt, util::SubscriberInitExt};
@@ -36,14 +39,20 @@ impl LogSettings {
     #[must_use]
     pub fn problems(&self) -> Vec<SettingProblem> {
         let invalid = EnvFilter::try_new(&self.filter).err();
-        invalid.map(|error| SettingProblem::new("filter", format!("{:?}", self.filter), error.to_string())).into_iter().collect()
+        invalid
+            .map(|error| SettingProblem::new("filter", format!("{:?}", self.filter), error.to_string()))
+            .into_iter()
+            .collect()
     }
 }
 
 /// Starts logging; a second call changes nothing.
 pub fn start_logs(settings: &LogSettings) {
-    let filter = EnvFilter::try_new(&settings.filter).unwrap_or_else(|_| EnvFilter::new("info"));
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    // The AMQP client would log returned messages with their content (rule R29).
+    let filter = format!("{},{LOG_DIRECTIVE}", settings.filter);
+    let filter = EnvFilter::try_new(filter).unwrap_or_else(|_| EnvFilter::new("info"));
+    let lines =
+        tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal());
     let lines = match settings.format {
         LogFormat::Json => lines.json().flatten_event(true).boxed(),
         LogFormat::Text => lines.boxed(),

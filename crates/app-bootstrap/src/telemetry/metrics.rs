@@ -16,9 +16,8 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 pub struct MetricsError(#[source] metrics_exporter_prometheus::BuildError);
 
 /// Seconds, from half a millisecond to ten minutes.
-const SECONDS: [f64; 18] = [
-    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 600.0,
-];
+const SECONDS: [f64; 18] =
+    [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 600.0];
 
 /// Starts recording and returns what renders the page for `/metrics`.
 ///

@@ -13,7 +13,7 @@ pub const MAX_EVENT_TYPE_BYTES: usize = 100;
 pub const MAX_PAYLOAD_BYTES: usize = 1_048_576;
 /// Deepest nesting of a payload: what a recursive reader with a limit of 128 still reads inside an envelope.
 pub const MAX_PAYLOAD_DEPTH: usize = 100;
-/// Largest headers, in bytes of keys and values together.
+/// Largest headers, in bytes of the JSON object as `jsonb` writes it, with a space after each colon and comma.
 pub const MAX_HEADERS_BYTES: usize = 16_384;
 /// Longest `last_error`, in bytes.
 pub const MAX_ERROR_BYTES: usize = 1_000;

@@ -20,7 +20,7 @@ pub const SCHEMA_VERSION: &str = "schemaVersion";
 /// Header: the trace context of the appending request (W3C Trace Context).
 pub const TRACEPARENT: &str = "traceparent";
 
-/// Names and values, all text; at most 16 KiB together.
+/// Names and values, all text; at most 16 KiB as the JSON text that PostgreSQL makes of them.
 ///
 /// `Debug` shows the names alone: values may be personal (rule R29).
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,13 +40,14 @@ impl EventHeaders {
     /// [`InvalidEvent`] when a name is empty or holds a control character, a value holds one,
     /// or all together are over the budget.
     pub fn try_new(headers: BTreeMap<String, String>) -> Result<Self, InvalidEvent> {
-        let mut total = 0_usize;
+        // Braces, and after each header but the last a comma and a space: the table counts its own text of them.
+        let mut total = 2 * headers.len().max(1);
         for (name, value) in &headers {
             check_text(EventField::HeaderName, name, MAX_HEADERS_BYTES)?;
             if !value.is_empty() {
                 check_text(EventField::HeaderValue, value, MAX_HEADERS_BYTES)?;
             }
-            total += name.len() + value.len();
+            total += quoted_bytes(name) + ": ".len() + quoted_bytes(value);
         }
         if total > MAX_HEADERS_BYTES {
             return Err(InvalidEvent::TooLong { field: EventField::Headers, bound: MAX_HEADERS_BYTES, actual: total });
@@ -76,6 +77,12 @@ impl EventHeaders {
     pub fn schema_version(&self) -> u32 {
         self.get(SCHEMA_VERSION).and_then(|text| text.parse().ok()).filter(|v| *v > 0).unwrap_or(1)
     }
+}
+
+/// The bytes of a text without control characters as a JSON string.
+fn quoted_bytes(text: &str) -> usize {
+    let escapes = text.bytes().filter(|byte| matches!(byte, b'"' | b'\\')).count();
+    text.len() + escapes + 2
 }
 
 impl fmt::Debug for EventHeaders {

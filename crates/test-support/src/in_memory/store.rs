@@ -127,8 +127,8 @@ impl State {
             let waits = event.next_attempt_at.is_some_and(|at| at > now);
             if event.status == OutboxEventStatus::Dead || waits {
                 if run.is_empty() {
-                    let due_at = event.next_attempt_at.filter(|_| event.status != OutboxEventStatus::Dead);
-                    return Verdict::Stopped(due_at);
+                    // A DEAD event has no next attempt: its lane parks.
+                    return Verdict::Stopped(event.next_attempt_at);
                 }
                 break;
             }

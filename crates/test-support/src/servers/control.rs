@@ -60,7 +60,7 @@ impl<S: Service> ServerControl<S> {
     /// # Errors
     /// [`ServersError::TimedOut`] if it does not end.
     pub async fn stop(&self) -> Result<(), ServersError> {
-        self.host.stop(S::ORDERLY).await
+        self.host.stop_in_order(S::ORDERLY, S::ORDERLY_COMMAND).await
     }
 
     /// Stops every process of the server where it stands: connections stay open and say nothing.

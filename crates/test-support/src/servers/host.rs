@@ -74,6 +74,26 @@ impl Host {
         self.wait_until_ended().await
     }
 
+    /// Ends the server in order and waits until it has ended: by a signal to its process, or in a container by a command,
+    /// if there is one, because a container's first process may be a wrapper that passes no signal on.
+    pub(crate) async fn stop_in_order(&self, signal: Signal, command: &[&str]) -> Result<(), ServersError> {
+        match self {
+            Self::Container { name } if !command.is_empty() => {
+                self.resume().await?;
+                if !self.is_running().await? {
+                    return Ok(());
+                }
+                let asked = docker(&[&["exec", name], command].concat()).await;
+                // The command dies with the container, perhaps before it can report success.
+                match asked {
+                    Err(error) if self.is_running().await? => Err(error),
+                    _ => self.wait_until_ended().await,
+                }
+            }
+            _ => self.stop(signal).await,
+        }
+    }
+
     async fn wait_until_ended(&self) -> Result<(), ServersError> {
         let ended = until(STOP, async || match self.is_running().await {
             Ok(false) => Look::Done(()),

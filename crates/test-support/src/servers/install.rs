@@ -12,8 +12,9 @@ use super::{Postgres, RabbitMq, account::is_root, env, error::ServersError, opti
 
 const SCRIPT: &str = include_str!("install.sh");
 
-/// One installation at a time in this process, so that the second sees what the first has brought.
-static INSTALLING: Mutex<()> = Mutex::const_new(());
+/// One installation at a time in this process, so that the second sees what the first has brought. Holds a refusal: nobody
+/// is asked twice.
+static INSTALLING: Mutex<Option<String>> = Mutex::const_new(None);
 
 /// Why nothing was installed.
 pub(crate) enum Obstacle {
@@ -25,7 +26,7 @@ pub(crate) enum Obstacle {
 
 /// Installs those of the servers that are missing.
 pub(crate) async fn install(options: &Options) -> Result<(), Obstacle> {
-    let _one_at_a_time = INSTALLING.lock().await;
+    let mut refusal = INSTALLING.lock().await;
     let packages = missing_packages();
     if packages.is_empty() {
         return Ok(());
@@ -39,7 +40,12 @@ pub(crate) async fn install(options: &Options) -> Result<(), Obstacle> {
         options.step("the packages will stay installed; no service is started");
         Command::new("sh")
     } else {
-        ask(options, &packages, &command).await.map_err(Obstacle::Absent)?;
+        if refusal.is_none() {
+            *refusal = ask(options, &packages, &command).await.err();
+        }
+        if let Some(reason) = &*refusal {
+            return Err(Obstacle::Absent(reason.clone()));
+        }
         let mut sudo = Command::new("sudo");
         sudo.arg("sh");
         sudo

@@ -8,7 +8,11 @@
 //!    root;
 //! 4. on Debian and Ubuntu they are installed by apt-get, as root or after a yes at the terminal, then as 3.
 //!
-//! A server that merely happens to run is never used. `TEST_SERVERS` allows one way only.
+//! A server that merely happens to run is never used.
+//!
+//! Environment variables, besides the URLs: `TEST_SERVERS` (`url`, `docker`, `installed` or `install`) allows one way
+//! only; `TEST_POSTGRES_IMAGE` and `TEST_RABBITMQ_IMAGE` name other images; `KEEP_DB=1` keeps the databases of tests;
+//! `TEST_SERVERS_CONTROL` is set by `test-servers run` for its command.
 //!
 //! Nothing stays behind: a supervisor, which is a small shell script, stops each server and removes its files when this
 //! process ends, be it by SIGKILL. `kill_of_the_owner_removes_servers_and_directories` in `tests/servers.rs` shows it.

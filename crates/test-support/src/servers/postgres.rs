@@ -33,6 +33,7 @@ impl Kind for Postgres {
     const READY_WITHIN: Duration = Duration::from_secs(90);
     /// The "fast" shutdown: clients are disconnected, a checkpoint is written.
     const ORDERLY: Signal = Signal::INT;
+    const ORDERLY_COMMAND: &[&str] = &[];
 
     async fn probe(url: &str) -> Result<(), String> {
         let connection = PgConnection::connect(url).await.map_err(|error| error.to_string())?;
@@ -63,8 +64,8 @@ impl Kind for Postgres {
         }
         write(directory, "password", &password)?;
         write(directory, "settings.conf", &settings)?;
-        // Its shared memory outlives a PostgreSQL that gets a SIGKILL.
-        write(directory, "soft-quit", "")?;
+        // The shared memory of a PostgreSQL that gets a SIGKILL would stay behind.
+        write(directory, "soft-quit", "data/postmaster.pid")?;
         let script = format!(
             "PATH={}:$PATH HOME=$PWD LANG=C.UTF-8\nexport PATH HOME LANG\n\
              if [ ! -f data/PG_VERSION ]; then\n  \

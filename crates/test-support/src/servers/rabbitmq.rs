@@ -35,6 +35,7 @@ impl Kind for RabbitMq {
     const INNER_PORT: u16 = 5672;
     const READY_WITHIN: Duration = Duration::from_mins(3);
     const ORDERLY: Signal = Signal::TERM;
+    const ORDERLY_COMMAND: &[&str] = &["rabbitmqctl", "stop"];
 
     async fn probe(url: &str) -> Result<(), String> {
         let connection =

@@ -34,6 +34,8 @@ pub(crate) trait Kind: Debug + Send + Sync + Sized + 'static {
     const READY_WITHIN: Duration;
     /// What asks the first process for an orderly end that does not wait for clients.
     const ORDERLY: Signal;
+    /// What asks for the same inside a container, where the signal may not reach the server.
+    const ORDERLY_COMMAND: &[&str];
 
     /// Connects once and disconnects.
     fn probe(url: &str) -> impl Future<Output = Result<(), String>> + Send;

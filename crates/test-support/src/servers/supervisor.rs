@@ -21,7 +21,8 @@ use super::{account::Account, env, error::ServersError};
 
 const PROCESS_SCRIPT: &str = include_str!("supervisor.sh");
 const CONTAINER_SCRIPT: &str = include_str!("container.sh");
-const TEARDOWN: Duration = Duration::from_secs(30);
+/// More than the longest that the scripts take.
+const TEARDOWN: Duration = Duration::from_mins(1);
 
 /// Holds a server; dropping it stops the server, removes its files and waits until that is done.
 #[derive(Debug)]

@@ -6,12 +6,20 @@
 # Files in the directory:
 #   server.sh   what to start (ends in exec)      sidecar.sh  what to start once before it (optional)
 #   server.pid  while it runs                     server.exit its status once it has ended
-#   server.log  its output                        soft-quit   present: try SIGQUIT before SIGKILL
+#   server.log  its output                        soft-quit   names the file that begins with the server's number once
+#               it can handle SIGQUIT, which is then tried before SIGKILL
 #   control     a pipe for the words start and quit (and the watcher's detached)
 set -u
 umask 077
 name=$1
 shift
+newline='
+'
+running=yes
+trap 'running=' TERM
+# PIPE: the owner may be gone before it has read the line.
+trap : HUP INT PIPE
+
 directory=
 for folder; do
   directory=$(mktemp -d "$folder/test-servers-$name-XXXXXX" 2>/dev/null) && break
@@ -24,12 +32,8 @@ exec >/dev/null
 # Descriptors that an ancestor forgot to close must not be kept open by a server.
 exec 5>&- 6>&- 7>&- 8>&- 9>&-
 
-running=yes
-trap 'running=' TERM
-trap : HUP INT
-
 (
-  trap : HUP INT
+  trap : HUP INT PIPE
   while read -r word <&4; do
     if [ "$word" = detach ]; then
       echo detached >&3
@@ -59,9 +63,11 @@ start() {
     echo $? >server.exit.new && mv server.exit.new server.exit
     rm -f server.pid
   ) &
+  # A quit that follows at once must find what to stop.
+  until [ -s server.pid ] || [ -f server.exit ]; do sleep 0.01; done
 }
 
-# Prints a line `pid parent` for each process of the machine.
+# Prints a line `pid parent` for each process of the machine that lives.
 processes() {
   if [ -r /proc/self/stat ]; then
     for stat in /proc/[0-9]*/stat; do
@@ -69,10 +75,12 @@ processes() {
       pid=${stat#/proc/}
       # The name in parentheses may hold blanks: what follows it is state and parent.
       set -- ${line##*) }
-      echo "${pid%/stat} $2"
+      [ "$1" = Z ] || echo "${pid%/stat} $2"
     done
   else
-    ps -A -o pid= -o ppid=
+    ps -A -o pid= -o ppid= -o stat= | while read -r pid parent state; do
+      case $state in Z*) ;; *) echo "$pid $parent" ;; esac
+    done
   fi
 }
 
@@ -84,24 +92,45 @@ tree() {
   done
 }
 
+# True while one of $all lives.
+any_lives() {
+  table=$(processes)
+  for pid in $all; do
+    case "$newline$table" in *"$newline$pid "*) return 0 ;; esac
+  done
+  return 1
+}
+
+# Waits until all of $all are dead, for at most eight seconds.
+await_end() {
+  tries=80
+  while [ $tries -gt 0 ] && any_lives; do
+    sleep 0.1
+    tries=$((tries - 1))
+  done
+}
+
 stop() {
   alive || return
-  pid=$(cat server.pid)
-  table=$(processes)
-  all=$(tree "$pid")
+  server=$(cat server.pid)
   if [ -f soft-quit ]; then
-    kill -QUIT "$pid"
-    kill -CONT $all
-    tries=80
-    while [ $tries -gt 0 ] && alive; do
+    # What prepares the data would leave shared memory behind if it were killed: let it come to its end.
+    tries=300
+    while [ $tries -gt 0 ] && alive && [ "$(head -n 1 "$(cat soft-quit)")" != "$server" ]; do
       sleep 0.1
       tries=$((tries - 1))
     done
-    alive || return
+    kill -QUIT "$server"
     table=$(processes)
-    all=$(tree "$pid")
+    all=$(tree "$server")
+    kill -CONT $all
+    await_end
+    any_lives || return
   fi
+  table=$(processes)
+  all=$(tree "$server")
   kill -KILL $all
+  await_end
 }
 
 while [ -n "$running" ]; do
@@ -118,7 +147,10 @@ while [ -n "$running" ]; do
 done
 
 stop
-[ -n "${sidecar:-}" ] && kill -KILL "$sidecar"
+if [ -n "${sidecar:-}" ]; then
+  kill -KILL "$sidecar"
+  wait "$sidecar"
+fi
 [ -n "$watcher" ] && kill "$watcher"
 cd /
 tries=20

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
-use crate::settings::{SettingProblem, check_duration};
+use application_core::SettingProblem;
+
+use crate::settings::check_duration;
 
 /// How processes wake each other.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct WakeupSettings {
     /// The channel of NOTIFY and LISTEN: 1 to 63 bytes, lower-case letters, digits and underscores.
@@ -42,15 +44,15 @@ impl Default for WakeupSettings {
 impl WakeupSettings {
     /// Every problem of the settings; none: they can be used.
     #[must_use]
-    pub fn validate(&self) -> Vec<SettingProblem> {
+    pub fn problems(&self) -> Vec<SettingProblem> {
         let mut problems = Vec::new();
         let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
         if self.channel.is_empty() || self.channel.len() > 63 || !self.channel.chars().all(plain) {
-            problems.push(SettingProblem {
-                key: "channel",
-                value: format!("{:?}", self.channel),
-                bound: "1 to 63 lower-case letters, digits and underscores are needed".to_owned(),
-            });
+            problems.push(SettingProblem::new(
+                "channel",
+                format!("{:?}", self.channel),
+                "1 to 63 lower-case letters, digits and underscores are needed",
+            ));
         }
         let millis = Duration::from_millis;
         let (minute, minutes) = (Duration::from_mins(1), Duration::from_mins(10));
@@ -68,10 +70,10 @@ mod tests {
 
     #[test]
     fn the_defaults_are_valid_and_a_bad_channel_is_refused() {
-        assert_eq!(WakeupSettings::default().validate(), []);
+        assert_eq!(WakeupSettings::default().problems(), []);
         for channel in ["", "with\"quote", "Upper", &"x".repeat(64)] {
             let bad = WakeupSettings { channel: channel.to_owned(), ..WakeupSettings::default() };
-            assert_eq!(bad.validate().len(), 1, "{channel}");
+            assert_eq!(bad.problems().len(), 1, "{channel}");
         }
     }
 }

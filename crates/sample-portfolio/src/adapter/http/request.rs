@@ -93,10 +93,13 @@ mod tests {
     fn a_trace_context_is_taken_as_it_is_and_a_malformed_one_is_dropped() {
         let good = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
         assert_eq!(traceparent(&one(TRACEPARENT, good)).as_deref(), Some(good));
-        let zeros = "00-00000000000000000000000000000000-b7ad6b7169203331-01";
+        let no_trace = "00-00000000000000000000000000000000-b7ad6b7169203331-01";
+        let no_span = "00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01";
         let upper = good.to_uppercase();
         let longer = format!("{good}-x");
-        for bad in ["", "00", zeros, &upper, &longer, &good.replacen("00", "ff", 1), &good.replacen("0a", "", 1)] {
+        for bad in
+            ["", "00", no_trace, no_span, &upper, &longer, &good.replacen("00", "ff", 1), &good.replacen("0a", "", 1)]
+        {
             assert_eq!(traceparent(&one(TRACEPARENT, bad)), None, "{bad}");
         }
         assert_eq!(traceparent(&HeaderMap::new()), None);

@@ -1,0 +1,232 @@
+//! Append: order, duplicates, bounds, and writers that use plain SQL.
+
+use application_core::{
+    outbox::{EventField, EventHeaders, EventId, InvalidEvent, NewOutboxEvent, bounds},
+    ports::{OutboxAppendError, OutboxAppendPort, OutboxOperationsPort, OutboxStorePort, StoreError, UnitOfWork},
+};
+use sqlx::Row;
+
+use super::support::{Fixture, Sql, event, events, fresh_id, ids};
+
+#[tokio::test]
+async fn events_of_one_transaction_keep_the_order_in_which_they_were_appended() {
+    let fixture = Fixture::new("order").await;
+    let mixed: Vec<NewOutboxEvent> = (0..30).map(|n| event(["b", "a", "c"][n % 3])).collect();
+    fixture.append(&mixed).await;
+    let mut sql = fixture.sql().await;
+    let stored: Vec<uuid::Uuid> =
+        sql.rows("SELECT id FROM outbox_event ORDER BY sequence").await.iter().map(|row| row.get(0)).collect();
+    assert_eq!(stored, ids(&mixed).iter().map(EventId::as_uuid).collect::<Vec<_>>());
+    fixture.assert_lanes_are_sound().await;
+}
+
+#[tokio::test]
+async fn an_event_id_that_is_in_the_outbox_is_reported_as_a_duplicate_even_after_it_was_published() {
+    let fixture = Fixture::new("duplicate").await;
+    let (first, second) = (event("a"), event("a"));
+    fixture.append(std::slice::from_ref(&first)).await;
+    let refused = |result: Result<(), OutboxAppendError>| match result {
+        Err(OutboxAppendError::Duplicate { id }) => id,
+        other => panic!("{other:?}"),
+    };
+    let both = [second.clone(), first.clone()];
+    assert_eq!(refused(fixture.try_append(&both).await), first.id());
+    let claim = fixture.claim().await;
+    fixture.store.acknowledge(claim.token, &claim.confirmed()).await.expect("settled");
+    assert_eq!(refused(fixture.try_append(&both).await), first.id());
+    assert_eq!(refused(fixture.try_append(&[second.clone(), second.clone()]).await), second.id());
+    assert_eq!(fixture.sql().await.one::<i64>("SELECT count(*) FROM outbox_event").await, 1);
+}
+
+#[tokio::test]
+async fn a_transaction_that_is_dropped_leaves_no_event() {
+    let fixture = Fixture::new("rollback").await;
+    let mut tx = fixture.work.begin().await.expect("begun");
+    fixture.events.append(&mut tx, &events("a", 3)).await.expect("appended");
+    drop(tx);
+    // The next transaction needs the lane: it waits for the rollback.
+    fixture.append(&events("a", 1)).await;
+    assert_eq!(fixture.sql().await.one::<i64>("SELECT count(*) FROM outbox_event").await, 1);
+    fixture.assert_lanes_are_sound().await;
+}
+
+#[tokio::test]
+async fn a_transaction_whose_statement_failed_is_not_reported_as_committed() {
+    let fixture = Fixture::new("failed").await;
+    let twice = event("a");
+    fixture.append(std::slice::from_ref(&twice)).await;
+    let mut tx = fixture.work.begin().await.expect("begun");
+    fixture.events.append(&mut tx, &events("b", 1)).await.expect("appended");
+    fixture.events.append(&mut tx, &[twice]).await.expect_err("a duplicate");
+    // A caller that ignores the error must not be told that its work was committed.
+    let refused = fixture.work.commit(tx).await;
+    assert!(matches!(refused, Err(StoreError::Refused { .. })), "{refused:?}");
+    assert_eq!(fixture.sql().await.one::<i64>("SELECT count(*) FROM outbox_event").await, 1);
+}
+
+#[tokio::test]
+async fn the_second_of_two_overlapping_appends_to_one_aggregate_waits_for_the_first() {
+    let fixture = Fixture::new("overlap").await;
+    let (early, late) = (event("a"), event("a"));
+    let mut first = fixture.work.begin().await.expect("begun");
+    fixture.events.append(&mut first, std::slice::from_ref(&early)).await.expect("appended");
+    let (work, outbox, appended) = (fixture.work.clone(), fixture.events.clone(), late.clone());
+    let second = tokio::spawn(async move {
+        let mut tx = work.begin().await.expect("begun");
+        outbox.append(&mut tx, &[appended]).await.expect("appended");
+        work.commit(tx).await.expect("committed");
+    });
+    let waiting = "SELECT EXISTS (SELECT FROM pg_stat_activity \
+         WHERE datname = current_database() AND wait_event_type = 'Lock')";
+    fixture.sql().await.wait_for("the second append waits", waiting).await;
+    // Another aggregate's append waits for nobody.
+    fixture.append(&events("b", 1)).await;
+    fixture.work.commit(first).await.expect("committed");
+    second.await.expect("ended");
+    let claim = fixture.claim().await;
+    let run = claim.runs.iter().find(|run| run.events.len() == 2).expect("the run of a");
+    assert_eq!(run.events.iter().map(|event| event.id).collect::<Vec<_>>(), [early.id(), late.id()]);
+}
+
+#[tokio::test]
+async fn two_transactions_that_append_to_the_same_aggregates_in_opposite_order_do_not_deadlock() {
+    let fixture = Fixture::new("deadlock").await;
+    let appends = (0..40).map(|n| {
+        let (work, outbox) = (fixture.work.clone(), fixture.events.clone());
+        tokio::spawn(async move {
+            let names = if n % 2 == 0 { ["a", "b", "c"] } else { ["c", "b", "a"] };
+            let mut tx = work.begin().await.expect("begun");
+            outbox.append(&mut tx, &names.map(event)).await.expect("appended");
+            work.commit(tx).await.expect("committed");
+        })
+    });
+    for append in appends.collect::<Vec<_>>() {
+        append.await.expect("no deadlock");
+    }
+    assert_eq!(fixture.claim().await.ids().len(), 120);
+}
+
+#[tokio::test]
+async fn payload_and_headers_come_back_byte_for_byte() {
+    let fixture = Fixture::new("bytes").await;
+    let payload = r#"{"b":9223372036854775807, "a":0.10000000000000000000000001,"a":1e400,"é":"\u00e9'\\"}"#;
+    let appended = NewOutboxEvent::draft_raw(fresh_id(), ("order", "it's {a} $1 \\ \"id\""), "Type", payload)
+        .header("quoted \" name", "value \\ ' é")
+        .build()
+        .expect("valid");
+    fixture.append(std::slice::from_ref(&appended)).await;
+    let claim = fixture.claim().await;
+    let claimed = &claim.only_run().events[0];
+    assert_eq!(claimed.payload.as_str(), payload);
+    assert_eq!(claimed.headers, *appended.headers());
+    assert_eq!(claimed.aggregate_id, *appended.aggregate_id());
+    let content = fixture.events.content(appended.id()).await.expect("read").expect("found");
+    assert_eq!(content.payload.as_str(), payload);
+    assert_eq!(content.headers, *appended.headers());
+}
+
+/// A row for a plain INSERT, each column a SQL expression.
+async fn insert(sql: &mut Sql, column: &str, expression: &str) -> Result<u64, sqlx::Error> {
+    let mut values = [
+        ("id", format!("'{}'", fresh_id())),
+        ("aggregate_type", "'t'".to_owned()),
+        ("aggregate_id", "'i'".to_owned()),
+        ("event_type", "'e'".to_owned()),
+        ("payload", "'1'".to_owned()),
+        ("headers", "'{}'".to_owned()),
+    ];
+    for (name, value) in &mut values {
+        if *name == column {
+            expression.clone_into(value);
+        }
+    }
+    let (names, values): (Vec<_>, Vec<_>) = values.into_iter().unzip();
+    let text = format!("INSERT INTO outbox_event ({}) VALUES ({})", names.join(", "), values.join(", "));
+    sql.try_execute(&text).await
+}
+
+#[tokio::test]
+async fn the_tables_constraints_hold_the_bounds_of_the_core() {
+    let fixture = Fixture::new("bounds").await;
+    let mut sql = fixture.sql().await;
+    let text = |n: usize| format!("repeat('x', {n})");
+    let json = |n: usize| format!("('\"' || repeat('x', {n} - 2) || '\"')::json");
+    let fits = [
+        ("aggregate_type", text(bounds::MAX_AGGREGATE_TYPE_BYTES)),
+        ("aggregate_id", text(bounds::MAX_AGGREGATE_ID_BYTES)),
+        ("event_type", text(bounds::MAX_EVENT_TYPE_BYTES)),
+        ("payload", json(bounds::MAX_PAYLOAD_BYTES)),
+    ];
+    for (column, value) in fits {
+        insert(&mut sql, column, &value).await.unwrap_or_else(|error| panic!("{column}: {error}"));
+    }
+    let breaks = [
+        ("aggregate_type", text(bounds::MAX_AGGREGATE_TYPE_BYTES + 1), "outbox_event_aggregate_type_check"),
+        ("aggregate_type", text(0), "outbox_event_aggregate_type_check"),
+        ("aggregate_id", text(bounds::MAX_AGGREGATE_ID_BYTES + 1), "outbox_event_aggregate_id_check"),
+        ("aggregate_id", text(0), "outbox_event_aggregate_id_check"),
+        ("event_type", text(bounds::MAX_EVENT_TYPE_BYTES + 1), "outbox_event_event_type_check"),
+        ("event_type", text(0), "outbox_event_event_type_check"),
+        ("payload", json(bounds::MAX_PAYLOAD_BYTES + 1), "outbox_event_payload_check"),
+        ("headers", "'{\"a\": 1}'".to_owned(), "outbox_event_headers_check"),
+        ("headers", "'[\"a\"]'".to_owned(), "outbox_event_headers_check"),
+        ("headers", "'{\"a\": [\"b\"]}'".to_owned(), "outbox_event_headers_check"),
+        (
+            "headers",
+            format!("jsonb_build_object('a', repeat('x', {}))", bounds::MAX_HEADERS_BYTES),
+            "outbox_event_headers_size_check",
+        ),
+    ];
+    for (column, value, constraint) in breaks {
+        let error = insert(&mut sql, column, &value).await.expect_err(column);
+        let met = error.as_database_error().and_then(sqlx::error::DatabaseError::constraint).map(ToOwned::to_owned);
+        assert_eq!(met.as_deref(), Some(constraint), "{column}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn headers_that_the_core_lets_pass_are_taken_by_the_table() {
+    let fixture = Fixture::new("headers").await;
+    // The fullest headers that the core takes, in the shapes that take most room as JSON: many short ones, and quotes.
+    let mut fullest = Vec::new();
+    for name in ["h", "\"\\"] {
+        let build = |count: usize| {
+            EventHeaders::try_new((0..count).map(|n| (format!("{name}{n:05}"), "\"".to_owned())).collect())
+        };
+        let count = (1..).take_while(|count| build(*count).is_ok()).last().expect("some fit");
+        assert!(matches!(build(count + 1), Err(InvalidEvent::TooLong { field: EventField::Headers, .. })));
+        fullest.push(build(count).expect("valid"));
+    }
+    for headers in fullest {
+        let mut draft = NewOutboxEvent::draft_raw(fresh_id(), ("order", "a"), "Type", "1");
+        for (name, value) in headers.iter() {
+            draft = draft.header(name, value);
+        }
+        fixture.append(&[draft.build().expect("valid")]).await;
+    }
+}
+
+#[tokio::test]
+async fn a_plain_insert_of_another_writer_takes_the_lane_and_is_claimed_in_order() {
+    let fixture = Fixture::new("foreign").await;
+    let mut sql = fixture.sql().await;
+    let before = event("i");
+    fixture.append(std::slice::from_ref(&before)).await;
+    let mut foreign = Vec::new();
+    for _ in 0..3 {
+        let id = fresh_id();
+        sql.execute(&format!(
+            "INSERT INTO outbox_event (id, aggregate_type, aggregate_id, event_type, payload) \
+             VALUES ('{id}', 'order', 'i', 'Foreign', '{{\"a\": 1}}')"
+        ))
+        .await;
+        foreign.push(id);
+    }
+    let after = event("i");
+    fixture.append(std::slice::from_ref(&after)).await;
+    let claim = fixture.claim().await;
+    let expected: Vec<_> = std::iter::once(before.id()).chain(foreign).chain([after.id()]).collect();
+    assert_eq!(claim.ids(), expected);
+    assert_eq!(claim.only_run().events[1].headers, EventHeaders::default());
+    fixture.assert_lanes_are_sound().await;
+}

@@ -1,0 +1,180 @@
+//! Claim: who gets which events, and how many.
+
+use std::time::Duration;
+
+use application_core::{
+    outbox::{ClaimRequest, ClaimScope, NewOutboxEvent},
+    ports::{OutboxAppendPort, OutboxStorePort, UnitOfWork},
+};
+
+use super::support::{Fixture, event, events, fresh_id, ids, request};
+
+#[tokio::test]
+async fn a_claimed_event_is_invisible_to_a_second_relay() {
+    let fixture = Fixture::new("claim").await;
+    let appended = events("a", 3);
+    fixture.append(&appended).await;
+    let first = fixture.claim().await;
+    assert_eq!(first.ids(), ids(&appended));
+    assert_eq!(fixture.status(appended[0].id()).await, "IN_FLIGHT");
+    assert_eq!(fixture.claim().await.runs, []);
+    fixture.store.acknowledge(first.token, &first.confirmed()).await.expect("settled");
+    assert_eq!(fixture.claim().await.runs, [], "everything is published");
+    fixture.assert_lanes_are_sound().await;
+}
+
+#[tokio::test]
+async fn relays_that_claim_at_the_same_time_share_no_event() {
+    let fixture = Fixture::new("share").await;
+    let appended: Vec<NewOutboxEvent> = (0..200).map(|n| event(&format!("a{}", n % 50))).collect();
+    fixture.append(&appended).await;
+    let claims = (0..8).map(|_| {
+        let store = fixture.store.clone();
+        tokio::spawn(async move {
+            let mut claimed = Vec::new();
+            loop {
+                let runs = store.claim(&ClaimRequest { max_lanes: 5, ..request() }).await.expect("claimed");
+                if runs.is_empty() {
+                    return claimed;
+                }
+                claimed.extend(runs.into_iter().flat_map(|run| run.events).map(|event| event.id));
+            }
+        })
+    });
+    let mut all = Vec::new();
+    for claim in claims.collect::<Vec<_>>() {
+        all.extend(claim.await.expect("ended"));
+    }
+    all.sort();
+    assert_eq!(all, ids(&appended));
+}
+
+#[tokio::test]
+async fn an_event_appended_behind_a_leased_run_waits_for_its_settlement() {
+    let fixture = Fixture::new("gate").await;
+    fixture.append(&events("a", 2)).await;
+    let first = fixture.claim().await;
+    let late = event("a");
+    fixture.append(std::slice::from_ref(&late)).await;
+    assert_eq!(fixture.claim().await.runs, []);
+    assert_eq!(fixture.status(late.id()).await, "PENDING", "the lease does not cover it");
+    fixture.store.acknowledge(first.token, &first.confirmed()).await.expect("settled");
+    assert_eq!(fixture.claim().await.ids(), [late.id()]);
+}
+
+#[tokio::test]
+async fn a_claim_keeps_every_bound_and_hands_out_one_event_however_large() {
+    let fixture = Fixture::new("limits").await;
+    for aggregate in ["a", "b", "c"] {
+        fixture.append(&events(aggregate, 5)).await;
+    }
+    let shape = async |request: ClaimRequest| {
+        let claim = fixture.claim_as(request).await;
+        let lengths: Vec<usize> = claim.runs.iter().map(|run| run.events.len()).collect();
+        fixture.store.release(claim.token, &claim.unconfirmed(), Duration::ZERO).await.expect("released");
+        lengths
+    };
+    assert_eq!(shape(ClaimRequest { max_lanes: 2, ..request() }).await, [5, 5]);
+    assert_eq!(shape(ClaimRequest { max_run: 2, ..request() }).await, [2, 2, 2]);
+    assert_eq!(shape(ClaimRequest { max_events: 7, ..request() }).await.iter().sum::<usize>(), 7);
+    // The payload takes 8 bytes.
+    assert_eq!(shape(ClaimRequest { max_bytes: 24, ..request() }).await.iter().sum::<usize>(), 3);
+    assert_eq!(shape(ClaimRequest { max_bytes: 0, ..request() }).await, [1]);
+    fixture.assert_lanes_are_sound().await;
+}
+
+#[tokio::test]
+async fn the_age_of_an_event_is_told_by_the_database() {
+    let fixture = Fixture::new("age").await;
+    fixture.append(&events("a", 1)).await;
+    fixture.sql().await.execute("UPDATE outbox_event SET created_at = created_at - interval '1 hour'").await;
+    let claim = fixture.claim().await;
+    let event = &claim.only_run().events[0];
+    assert!(event.age_at_claim >= Duration::from_hours(1), "{:?}", event.age_at_claim);
+    assert!(event.age_at_claim < Duration::from_hours(2), "{:?}", event.age_at_claim);
+}
+
+#[tokio::test]
+async fn a_lane_that_an_appender_holds_is_passed_by_and_had_by_waiting_for_it() {
+    let fixture = Fixture::new("held").await;
+    fixture.append(&events("hot", 1)).await;
+    fixture.append(&events("cold", 1)).await;
+    let mut holder = fixture.work.begin().await.expect("begun");
+    fixture.events.append(&mut holder, &events("hot", 1)).await.expect("appended");
+    let cold = fixture.claim().await;
+    assert_eq!(cold.only_run().events.len(), 1);
+    let store = fixture.store.clone();
+    let waiting = tokio::spawn(async move {
+        loop {
+            let runs = store.claim(&ClaimRequest { scope: ClaimScope::Overdue, ..request() }).await.expect("claimed");
+            if !runs.is_empty() {
+                return runs;
+            }
+        }
+    });
+    let asleep = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() \
+         AND wait_event_type = 'Lock' AND query LIKE '%outbox_claim_overdue%')";
+    fixture.sql().await.wait_for("the claim waits for the lane", asleep).await;
+    fixture.work.commit(holder).await.expect("committed");
+    let runs = waiting.await.expect("ended");
+    assert_eq!(runs.len(), 1);
+    assert_eq!(runs[0].events.len(), 2, "it misses nothing of what the appender committed");
+}
+
+#[tokio::test]
+async fn a_time_that_no_calendar_knows_does_not_make_claims_fail() {
+    let fixture = Fixture::new("calendar").await;
+    let mut sql = fixture.sql().await;
+    for time in ["infinity", "-infinity", "4000-01-01 BC", "20000-01-01"] {
+        let id = fresh_id();
+        // A constraint may refuse it at once, which is as good.
+        let _refused = sql
+            .try_execute(&format!(
+                "INSERT INTO outbox_event (id, aggregate_type, aggregate_id, event_type, payload, created_at) \
+                 VALUES ('{id}', 'order', '{time}', 'Foreign', '1', '{time}')"
+            ))
+            .await;
+    }
+    fixture.append(&events("a", 1)).await;
+    let claim = fixture.claim().await;
+    fixture.store.acknowledge(claim.token, &claim.confirmed()).await.expect("settled");
+    assert_eq!(fixture.claim().await.runs, []);
+}
+
+#[tokio::test]
+async fn relays_work_whatever_isolation_level_the_database_defaults_to() {
+    for level in ["repeatable read", "serializable"] {
+        // Without session settings, as behind a pooler, the database's default is what a transaction would get.
+        let fixture = Fixture::with("isolation", |settings| settings.pgbouncer = true).await;
+        let name = fixture.name();
+        fixture
+            .sql()
+            .await
+            .execute(&format!("ALTER DATABASE {name} SET default_transaction_isolation = '{level}'"))
+            .await;
+        let fixture2 = adapter_persistence_postgres::Database::connect(&fixture.settings).await.expect("a pool");
+        let work = adapter_persistence_postgres::PostgresUnitOfWork::new(fixture2.clone());
+        let mut tx = work.begin().await.expect("begun");
+        let met = sea_level(&tx).await;
+        assert_eq!(met, "read committed");
+        fixture.events.append(&mut tx, &events("a", 3)).await.expect("appended");
+        work.commit(tx).await.expect("committed");
+        let repository = adapter_persistence_postgres::PostgresOutboxClaimRepository::new(fixture2);
+        let store = adapter_persistence_postgres::OutboxStoreAdapter::new(
+            std::sync::Arc::new(repository),
+            Duration::from_secs(20),
+        );
+        let one = request();
+        let runs = store.claim(&one).await.expect("claimed");
+        let claim = super::support::Claim { token: one.token, runs };
+        let settled = store.acknowledge(claim.token, &claim.confirmed()).await.expect("settled");
+        assert_eq!((settled.events, settled.freed), (3, 1));
+    }
+}
+
+async fn sea_level(tx: &adapter_persistence_postgres::PgTransaction) -> String {
+    use sea_orm::{ConnectionTrait, DbBackend, Statement};
+    let statement = Statement::from_string(DbBackend::Postgres, "SHOW transaction_isolation");
+    let row = tx.orm().query_one_raw(statement).await.expect("read").expect("a row");
+    row.try_get_by_index(0).expect("a text")
+}

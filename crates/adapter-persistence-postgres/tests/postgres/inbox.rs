@@ -1,0 +1,111 @@
+//! The inbox: once per consumer, in the handler's transaction.
+
+use std::time::Duration;
+
+use adapter_persistence_postgres::{PostgresInbox, PostgresLeadership};
+use application_core::{
+    inbox::ParkedAggregate,
+    outbox::{AggregateId, AggregateType, HolderName},
+    ports::{ConsumerName, FirstSeen, InboxMaintenancePort, InboxPort, LeadershipPort, ParkingPort, UnitOfWork},
+};
+
+use super::support::{Fixture, fresh_id};
+
+#[tokio::test]
+async fn an_event_is_first_seen_once_per_consumer_and_again_after_a_rollback() {
+    let fixture = Fixture::new("inbox").await;
+    let inbox = PostgresInbox::new(fixture.database.clone());
+    let (one, two) = (ConsumerName::new("one"), ConsumerName::new("two"));
+    let id = fresh_id();
+    let mut tx = fixture.work.begin().await.expect("begun");
+    assert_eq!(inbox.record(&mut tx, &one, id).await.expect("recorded"), FirstSeen::Yes);
+    drop(tx);
+    for expected in [FirstSeen::Yes, FirstSeen::No] {
+        let mut tx = fixture.work.begin().await.expect("begun");
+        assert_eq!(inbox.record(&mut tx, &one, id).await.expect("recorded"), expected);
+        fixture.work.commit(tx).await.expect("committed");
+    }
+    let mut tx = fixture.work.begin().await.expect("begun");
+    assert_eq!(inbox.record(&mut tx, &two, id).await.expect("recorded"), FirstSeen::Yes);
+    assert_eq!(inbox.record(&mut tx, &one, fresh_id()).await.expect("recorded"), FirstSeen::Yes);
+    fixture.work.commit(tx).await.expect("committed");
+
+    assert!(inbox.forget(&one, id).await.expect("asked"));
+    assert!(!inbox.forget(&one, id).await.expect("asked"), "not recorded");
+    let mut tx = fixture.work.begin().await.expect("begun");
+    assert_eq!(inbox.record(&mut tx, &one, id).await.expect("recorded"), FirstSeen::Yes);
+}
+
+#[tokio::test]
+async fn of_many_deliveries_at_once_one_is_the_first() {
+    let fixture = Fixture::new("dup").await;
+    let id = fresh_id();
+    let deliveries = (0..10).map(|n| {
+        let (inbox, work) = (PostgresInbox::new(fixture.database.clone()), fixture.work.clone());
+        tokio::spawn(async move {
+            let mut tx = work.begin().await.expect("begun");
+            let seen = inbox.record(&mut tx, &ConsumerName::new("c"), id).await.expect("recorded");
+            // The first three to get in fail afterwards: their record must not count.
+            if seen == FirstSeen::Yes && n < 3 {
+                drop(tx);
+                return false;
+            }
+            work.commit(tx).await.expect("committed");
+            seen == FirstSeen::Yes
+        })
+    });
+    let mut first = 0;
+    for delivery in deliveries.collect::<Vec<_>>() {
+        first += usize::from(delivery.await.expect("ended"));
+    }
+    assert_eq!(first, 1);
+}
+
+#[tokio::test]
+async fn a_parked_aggregate_is_remembered_until_it_is_let_through() {
+    let fixture = Fixture::new("park").await;
+    let inbox = PostgresInbox::new(fixture.database.clone());
+    let consumer = ConsumerName::new("it's me");
+    let parked = ParkedAggregate {
+        aggregate_type: AggregateType::try_new("order").expect("valid"),
+        aggregate_id: AggregateId::try_new("42").expect("valid"),
+        event: fresh_id(),
+        reason: "it's 'broken'".to_owned(),
+    };
+    let (kind, id) = (&parked.aggregate_type, &parked.aggregate_id);
+    assert_eq!(inbox.parked(&consumer, kind, id).await.expect("read"), None);
+    inbox.park(&consumer, &parked).await.expect("parked");
+    let later = ParkedAggregate { event: fresh_id(), ..parked.clone() };
+    inbox.park(&consumer, &later).await.expect("parked");
+    assert_eq!(inbox.parked(&consumer, kind, id).await.expect("read"), Some(parked.clone()), "the first one counts");
+    assert_eq!(inbox.list_parked(&consumer, 10).await.expect("read"), std::slice::from_ref(&parked));
+    assert_eq!(inbox.parked(&ConsumerName::new("another"), kind, id).await.expect("read"), None);
+    assert!(inbox.unpark(&consumer, kind, id).await.expect("asked"));
+    assert!(!inbox.unpark(&consumer, kind, id).await.expect("asked"));
+    assert_eq!(inbox.parked(&consumer, kind, id).await.expect("read"), None);
+}
+
+#[tokio::test]
+async fn records_are_forgotten_by_age_in_batches_and_under_a_standing_term_alone() {
+    let fixture = Fixture::new("forget").await;
+    let inbox = PostgresInbox::new(fixture.database.clone());
+    let leadership = PostgresLeadership::new(fixture.database.clone());
+    let mut sql = fixture.sql().await;
+    sql.execute(
+        "INSERT INTO outbox_inbox (consumer, event_id, processed_at) SELECT 'c', gen_random_uuid(), \
+         statement_timestamp() - CASE WHEN n > 25 THEN interval '0' ELSE interval '10 days' END \
+         FROM generate_series(1, 30) n",
+    )
+    .await;
+    let holder = HolderName::new("one");
+    let term = leadership.acquire("m", &holder, Duration::from_mins(1)).await.expect("asked").expect("vacant");
+    let day = Duration::from_hours(24);
+    let mut removed = Vec::new();
+    for _ in 0..3 {
+        removed.push(inbox.clean_up(&term, day, 10).await.expect("cleaned"));
+    }
+    assert_eq!(removed, [Some(10), Some(10), Some(5)]);
+    leadership.resign(&term).await.expect("resigned");
+    assert_eq!(inbox.clean_up(&term, Duration::ZERO, 10).await.expect("asked"), None);
+    assert_eq!(sql.one::<i64>("SELECT count(*) FROM outbox_inbox").await, 5);
+}

@@ -1,0 +1,16 @@
+//! The adapter against a real PostgreSQL: one binary, because linking dominates the build.
+
+#![expect(clippy::expect_used, clippy::indexing_slicing, reason = "helpers of tests, which clippy takes for code")]
+
+mod append;
+mod claim;
+mod connection;
+mod inbox;
+mod leadership;
+mod maintenance;
+mod migrate;
+mod operate;
+mod readiness;
+mod settle;
+mod support;
+mod wakeup;

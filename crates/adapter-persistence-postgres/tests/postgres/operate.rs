@@ -1,0 +1,278 @@
+//! Operate: requeue, discard, replay, pause, repair, and what lists show.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use adapter_persistence_postgres::{Database, OutboxEventRepository};
+use application_core::{
+    outbox::{AggregateId, AggregateType, EventId, FailedOutcome, FailedRun, OutboxEventStatus},
+    ports::{EventFilter, OutboxOperationsPort, OutboxStatisticsPort, OutboxStorePort, StoreError},
+};
+
+use super::support::{Fixture, confirmed, event, event_of, events, fresh_id, ids};
+
+/// Kills the first event of the only lane that is due.
+async fn kill_head(fixture: &Fixture) -> EventId {
+    let claim = fixture.claim().await;
+    let run = claim.only_run();
+    let head = run.events[0].id;
+    let runs =
+        [FailedRun { run: confirmed(run, 0), failed: head, outcome: FailedOutcome::Block, error: "poison".to_owned() }];
+    fixture.store.fail(claim.token, &runs).await.expect("settled");
+    head
+}
+
+async fn publish_all(fixture: &Fixture) -> Vec<EventId> {
+    let claim = fixture.claim().await;
+    fixture.store.acknowledge(claim.token, &claim.confirmed()).await.expect("settled");
+    claim.ids()
+}
+
+#[tokio::test]
+async fn a_requeued_dead_head_is_sent_again_and_the_rest_follows_in_order() {
+    let fixture = Fixture::new("requeue").await;
+    let appended = events("a", 3);
+    fixture.append(&appended).await;
+    let head = kill_head(&fixture).await;
+    assert!(fixture.events.requeue(head).await.expect("asked"));
+    assert!(!fixture.events.requeue(head).await.expect("asked"), "it is no longer DEAD");
+    let claim = fixture.claim().await;
+    assert_eq!(claim.ids(), ids(&appended));
+    assert_eq!(claim.only_run().events[0].attempts, 0);
+    fixture.assert_lanes_are_sound().await;
+}
+
+#[tokio::test]
+async fn a_discarded_dead_head_lets_its_aggregate_go_on() {
+    let fixture = Fixture::new("discard").await;
+    let appended = events("a", 2);
+    fixture.append(&appended).await;
+    assert!(!fixture.events.discard(appended[0].id()).await.expect("asked"), "not DEAD");
+    let head = kill_head(&fixture).await;
+    assert!(fixture.events.discard(head).await.expect("asked"));
+    assert!(!fixture.events.discard(head).await.expect("asked"), "resolved already");
+    assert_eq!(publish_all(&fixture).await, [appended[1].id()]);
+    let state = fixture.events.find(head).await.expect("read").expect("found");
+    assert_eq!((state.status, state.resolution.as_deref()), (OutboxEventStatus::Dead, Some("discarded")));
+    // It can still be brought back.
+    assert!(fixture.events.requeue(head).await.expect("asked"));
+    assert_eq!(publish_all(&fixture).await, [head]);
+    fixture.assert_lanes_are_sound().await;
+}
+
+#[tokio::test]
+async fn a_replayed_event_is_sent_again_and_counted() {
+    let fixture = Fixture::new("replay").await;
+    let appended = events("a", 2);
+    fixture.append(&appended).await;
+    assert!(!fixture.events.replay(appended[0].id()).await.expect("asked"), "not PUBLISHED");
+    publish_all(&fixture).await;
+    assert!(fixture.events.replay(appended[0].id()).await.expect("asked"));
+    let late = event("a");
+    fixture.append(std::slice::from_ref(&late)).await;
+    let claim = fixture.claim().await;
+    assert_eq!(claim.ids(), [appended[0].id(), late.id()], "ahead of what is open");
+    assert_eq!(claim.only_run().events[0].replays, 1);
+    assert!(!fixture.events.replay(fresh_id()).await.expect("asked"), "unknown");
+}
+
+#[tokio::test]
+async fn an_event_reopened_below_a_leased_run_is_sent_after_the_lease() {
+    let fixture = Fixture::new("leased").await;
+    let old = events("a", 2);
+    fixture.append(&old).await;
+    publish_all(&fixture).await;
+    let new = events("a", 2);
+    fixture.append(&new).await;
+    let skipped = {
+        let claim = fixture.claim().await;
+        let runs = [FailedRun {
+            run: confirmed(claim.only_run(), 0),
+            failed: new[0].id(),
+            outcome: FailedOutcome::Skip,
+            error: "no".to_owned(),
+        }];
+        fixture.store.fail(claim.token, &runs).await.expect("settled");
+        new[0].id()
+    };
+    let leased = fixture.claim().await;
+    assert_eq!(leased.ids(), [new[1].id()]);
+    assert!(fixture.events.replay(old[1].id()).await.expect("asked"));
+    assert!(fixture.events.requeue(skipped).await.expect("asked"));
+    assert_eq!(fixture.claim().await.runs, [], "the lane is leased");
+    let settled = fixture.store.acknowledge(leased.token, &leased.confirmed()).await.expect("settled");
+    assert_eq!((settled.events, settled.freed), (1, 1));
+    assert_eq!(fixture.claim().await.ids(), [old[1].id(), skipped]);
+    fixture.assert_lanes_are_sound().await;
+}
+
+#[tokio::test]
+async fn a_paused_type_waits_until_it_is_resumed() {
+    let fixture = Fixture::new("pause").await;
+    let paused = AggregateType::try_new("paused").expect("valid");
+    let (held, other) = (event_of("paused", "a"), event_of("other", "a"));
+    assert!(fixture.events.pause(&paused, Some("it's broken")).await.expect("asked"));
+    assert!(!fixture.events.pause(&paused, None).await.expect("asked"), "paused already");
+    fixture.append(&[held.clone(), other.clone()]).await;
+    assert_eq!(publish_all(&fixture).await, [other.id()]);
+    let list = fixture.events.paused().await.expect("read");
+    assert_eq!((list.len(), list[0].reason.as_deref()), (1, Some("it's broken")));
+    assert!(fixture.events.resume(&paused).await.expect("asked"));
+    assert!(!fixture.events.resume(&paused).await.expect("asked"), "not paused");
+    assert_eq!(publish_all(&fixture).await, [held.id()]);
+}
+
+#[tokio::test]
+async fn lanes_can_be_rebuilt_and_forget_no_event_and_no_block() {
+    let fixture = Fixture::new("repair").await;
+    let (a, b) = (events("a", 2), events("b", 2));
+    fixture.append(&a).await;
+    let head = kill_head(&fixture).await;
+    fixture.append(&b).await;
+    let leased = fixture.claim().await;
+    let refused = fixture.events.repair_lanes().await;
+    assert!(matches!(refused, Err(StoreError::Refused { .. })), "{refused:?}");
+    fixture.expire(leased.token).await;
+    fixture.sql().await.execute("TRUNCATE outbox_lane").await;
+    assert_ne!(fixture.events.examine_lanes().await.expect("examined"), []);
+    assert_eq!(fixture.events.repair_lanes().await.expect("repaired"), 2);
+    fixture.assert_lanes_are_sound().await;
+    assert_eq!(fixture.claim().await.ids(), ids(&b));
+    assert!(fixture.events.requeue(head).await.expect("asked"));
+    assert_eq!(fixture.claim().await.ids(), ids(&a));
+}
+
+#[tokio::test]
+async fn resolved_events_are_purged_by_age_and_others_are_not() {
+    let fixture = Fixture::new("purge").await;
+    fixture.append(&events("a", 2)).await;
+    let resolved = kill_head(&fixture).await;
+    fixture.events.discard(resolved).await.expect("asked");
+    let dead = kill_head(&fixture).await;
+    assert_eq!(fixture.events.purge(Duration::from_hours(1), 10).await.expect("purged"), 0, "too young");
+    assert_eq!(fixture.events.purge(Duration::ZERO, 10).await.expect("purged"), 1);
+    assert_eq!(fixture.events.find(resolved).await.expect("read"), None);
+    assert!(fixture.events.find(dead).await.expect("read").is_some());
+}
+
+/// One event in each status, in the order of [`OutboxEventStatus::ALL`].
+async fn one_of_each(fixture: &Fixture) -> Vec<(OutboxEventStatus, EventId)> {
+    let [pending, in_flight, published, failed, dead] = ["p", "i", "u", "f", "d"].map(event);
+    fixture.append(std::slice::from_ref(&published)).await;
+    publish_all(fixture).await;
+    fixture.append(std::slice::from_ref(&dead)).await;
+    kill_head(fixture).await;
+    fixture.append(std::slice::from_ref(&failed)).await;
+    let claim = fixture.claim().await;
+    let runs = [FailedRun {
+        run: confirmed(claim.only_run(), 0),
+        failed: failed.id(),
+        outcome: FailedOutcome::Retry { after: Duration::from_hours(1) },
+        error: "rejected".to_owned(),
+    }];
+    fixture.store.fail(claim.token, &runs).await.expect("settled");
+    fixture.append(std::slice::from_ref(&in_flight)).await;
+    fixture.claim().await;
+    fixture.append(std::slice::from_ref(&pending)).await;
+    OutboxEventStatus::ALL
+        .into_iter()
+        .zip([pending.id(), in_flight.id(), published.id(), failed.id(), dead.id()])
+        .collect()
+}
+
+#[tokio::test]
+async fn the_view_and_the_constraint_know_the_five_statuses_of_the_core() {
+    let fixture = Fixture::new("registry").await;
+    for (status, id) in one_of_each(&fixture).await {
+        assert_eq!(fixture.status(id).await, status.as_str());
+        let state = fixture.events.find(id).await.expect("read").expect("found");
+        assert_eq!(state.status, status);
+        assert_eq!(state.holder.is_some(), status == OutboxEventStatus::InFlight);
+        assert_eq!(state.published_at.is_some(), status == OutboxEventStatus::Published);
+    }
+    let constraint: String = fixture
+        .sql()
+        .await
+        .one("SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conname = 'outbox_event_status_check'")
+        .await;
+    let named: BTreeSet<&str> = constraint.split('\'').skip(1).step_by(2).collect();
+    assert_eq!(named, OutboxEventStatus::STORED.map(OutboxEventStatus::as_str).into());
+}
+
+#[tokio::test]
+async fn a_list_shows_what_its_filter_asks_for_page_by_page() {
+    let fixture = Fixture::new("list").await;
+    let all = one_of_each(&fixture).await;
+    let list = async |filter: EventFilter| -> Vec<EventId> {
+        let limit = if filter.limit == 0 { 100 } else { filter.limit };
+        let rows = fixture.events.list(&EventFilter { limit, ..filter }).await.expect("read");
+        rows.into_iter().map(|row| row.id).collect()
+    };
+    for (status, id) in &all {
+        assert_eq!(list(EventFilter { status: Some(*status), ..EventFilter::default() }).await, [*id], "{status}");
+    }
+    let mut every: Vec<EventId> = all.iter().map(|(_, id)| *id).collect();
+    every.sort();
+    assert_eq!(list(EventFilter::default()).await, every);
+    let mut paged = Vec::new();
+    loop {
+        let page = list(EventFilter { after: paged.last().copied(), limit: 2, ..EventFilter::default() }).await;
+        if page.is_empty() {
+            break;
+        }
+        paged.extend(page);
+    }
+    assert_eq!(paged, every);
+    let aggregate = EventFilter {
+        aggregate_type: Some(AggregateType::try_new("order").expect("valid")),
+        aggregate_id: Some(AggregateId::try_new("u").expect("valid")),
+        ..EventFilter::default()
+    };
+    assert_eq!(list(aggregate).await, [all[2].1]);
+}
+
+#[tokio::test]
+async fn an_event_behind_another_says_behind_which() {
+    let fixture = Fixture::new("behind").await;
+    let appended = events("a", 2);
+    fixture.append(&appended).await;
+    let second = fixture.events.find(appended[1].id()).await.expect("read").expect("found");
+    assert_eq!((second.blocked_behind, second.due_at), (Some(appended[0].id()), None));
+    let first = fixture.events.find(appended[0].id()).await.expect("read").expect("found");
+    assert!(first.blocked_behind.is_none() && first.due_at.is_some());
+    assert_eq!(fixture.events.content(fresh_id()).await.expect("read"), None);
+}
+
+/// Scans of the whole event table so far, once every session of the pool has told its counts, which it does at its end.
+async fn full_scans(fixture: &Fixture, database: &Database) -> i64 {
+    database.close().await;
+    let mut sql = fixture.sql().await;
+    let gone = "SELECT count(*) = 0 FROM pg_stat_activity \
+         WHERE datname = current_database() AND application_name = 'adapter test'";
+    sql.wait_for("the pool's sessions have ended", gone).await;
+    sql.one("SELECT seq_scan FROM pg_stat_user_tables WHERE relname = 'outbox_event'").await
+}
+
+#[tokio::test]
+async fn lists_of_troubled_and_leased_events_read_no_table_from_end_to_end() {
+    let fixture = Fixture::new("plans").await;
+    let mut sql = fixture.sql().await;
+    sql.execute(
+        "INSERT INTO outbox_event (id, aggregate_type, aggregate_id, event_type, payload) \
+         SELECT gen_random_uuid(), 'order', (n % 500)::text, 'Many', '1' FROM generate_series(1, 20000) n",
+    )
+    .await;
+    publish_all(&fixture).await;
+    sql.execute("ANALYZE outbox_event").await;
+    let before = full_scans(&fixture, &fixture.database).await;
+    let database = Database::connect(&fixture.settings).await.expect("a pool");
+    let repository = OutboxEventRepository::new(database.clone());
+    for status in [OutboxEventStatus::Dead, OutboxEventStatus::Failed, OutboxEventStatus::InFlight] {
+        let filter = EventFilter { status: Some(status), limit: 10, ..EventFilter::default() };
+        repository.list(&filter).await.expect("read");
+    }
+    repository.list(&EventFilter { limit: 10, ..EventFilter::default() }).await.expect("read");
+    repository.blocked(10).await.expect("read");
+    repository.statistics().await.expect("read");
+    repository.find(fresh_id()).await.expect("read");
+    assert_eq!(full_scans(&fixture, &database).await, before);
+}

@@ -1,0 +1,120 @@
+//! NOTIFY and LISTEN: few messages, and a listener that comes back.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use adapter_persistence_postgres::{ListenWakeup, NotifyWakeup, WakeupSettings};
+use application_core::ports::WakeupPort;
+
+use super::support::{Fixture, wait_until};
+
+fn settings() -> WakeupSettings {
+    WakeupSettings {
+        keepalive: Duration::from_millis(200),
+        first_pause: Duration::from_millis(10),
+        longest_pause: Duration::from_millis(50),
+        ..WakeupSettings::default()
+    }
+}
+
+fn counting(fixture: &Fixture) -> (ListenWakeup, Arc<AtomicU64>) {
+    let heard = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&heard);
+    let listener = ListenWakeup::start(&fixture.database, settings(), move || {
+        count.fetch_add(1, Ordering::Relaxed);
+    });
+    (listener, heard)
+}
+
+const LISTENER: &str = "FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%'";
+
+#[tokio::test]
+async fn many_calls_become_few_messages_and_the_last_call_is_heard() {
+    let fixture = Fixture::new("debounce").await;
+    let (listener, heard) = counting(&fixture);
+    wait_until("it listens", || listener.is_connected()).await;
+    let interval = Duration::from_hours(1);
+    let slow = NotifyWakeup::start(&fixture.database, WakeupSettings { notify_interval: interval, ..settings() });
+    for _ in 0..1_000 {
+        slow.wake();
+    }
+    wait_until("the first is sent", || slow.sent() == 1).await;
+    for _ in 0..1_000 {
+        slow.wake();
+    }
+    let quick = NotifyWakeup::start(&fixture.database, settings());
+    let before = heard.load(Ordering::Relaxed);
+    quick.wake();
+    wait_until("the message is heard", || heard.load(Ordering::Relaxed) > before).await;
+    for _ in 0..1_000 {
+        quick.wake();
+    }
+    wait_until("what was asked for meanwhile is sent as well", || quick.sent() >= 2).await;
+    assert!(quick.sent() <= 3, "{} messages for 1,001 calls", quick.sent());
+    assert_eq!(slow.sent(), 1, "no second one within the interval");
+}
+
+#[tokio::test]
+async fn a_listener_that_is_cut_off_comes_back_counts_it_and_hears_again() {
+    let fixture = Fixture::new("cut").await;
+    let (listener, heard) = counting(&fixture);
+    wait_until("it listens", || listener.is_connected()).await;
+    assert_eq!(listener.reconnects(), 0);
+    let mut sql = fixture.sql().await;
+    for round in 1..=3 {
+        sql.wait_for("the server knows it", &format!("SELECT EXISTS (SELECT {LISTENER})")).await;
+        let before = heard.load(Ordering::Relaxed);
+        sql.rows(&format!("SELECT pg_terminate_backend(pid) {LISTENER}")).await;
+        wait_until("it came back", || listener.reconnects() == round && listener.is_connected()).await;
+        wait_until("it calls for what was missed", || heard.load(Ordering::Relaxed) > before).await;
+    }
+    let before = heard.load(Ordering::Relaxed);
+    let sender = NotifyWakeup::start(&fixture.database, settings());
+    sender.wake();
+    wait_until("the message is heard", || heard.load(Ordering::Relaxed) > before).await;
+}
+
+#[tokio::test]
+async fn a_listener_whose_server_process_is_frozen_connects_again() {
+    let fixture = Fixture::new("frozen").await;
+    let Ok(control) = super::connection::control().await else {
+        return;
+    };
+    let (listener, heard) = counting(&fixture);
+    wait_until("it listens", || listener.is_connected()).await;
+    let mut sql = fixture.sql().await;
+    sql.wait_for("the server knows it", &format!("SELECT EXISTS (SELECT {LISTENER})")).await;
+    let pid: i32 = sql.one(&format!("SELECT pid {LISTENER}")).await;
+    control.stop_backend(pid).await.expect("stopped");
+    wait_until("it came back", || listener.reconnects() >= 1 && listener.is_connected()).await;
+    let before = heard.load(Ordering::Relaxed);
+    NotifyWakeup::start(&fixture.database, settings()).wake();
+    let sender = NotifyWakeup::start(&fixture.database, settings());
+    sender.wake();
+    wait_until("the message is heard", || heard.load(Ordering::Relaxed) > before).await;
+    control.resume_backend(pid).await.expect("resumed");
+}
+
+#[tokio::test]
+async fn a_sender_that_cannot_connect_owes_its_message_and_sends_it_later() {
+    let fixture = Fixture::new("owes").await;
+    let (listener, heard) = counting(&fixture);
+    wait_until("it listens", || listener.is_connected()).await;
+    let sender = NotifyWakeup::start(&fixture.database, settings());
+    sender.wake();
+    wait_until("it is connected", || sender.sent() == 1).await;
+    let mut sql = fixture.sql().await;
+    sql.rows(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+         WHERE datname = current_database() AND query LIKE 'SELECT pg_notify%' AND pid <> pg_backend_pid()",
+    )
+    .await;
+    let before = heard.load(Ordering::Relaxed);
+    sender.wake();
+    wait_until("the message is heard", || heard.load(Ordering::Relaxed) > before).await;
+}

@@ -1,0 +1,86 @@
+//! What every statistics port must tell: rule R27.
+
+#![expect(missing_docs, reason = "the names of the cases are sentences")]
+
+use std::time::Duration;
+
+use application_core::{outbox::FailedOutcome, ports::OutboxStatistics};
+
+use super::{
+    OutboxHarness,
+    bench::{Bench, LONG},
+};
+
+const AGE: Duration = Duration::from_secs(500);
+
+async fn figures<H: OutboxHarness>(bench: &Bench<H>) -> OutboxStatistics {
+    bench.harness.statistics().statistics().await.expect("the figures are read")
+}
+
+const fn counts(figures: &OutboxStatistics) -> [u64; 5] {
+    [figures.pending, figures.in_flight, figures.failed, figures.dead, figures.blocked_aggregates]
+}
+
+pub async fn an_empty_outbox_counts_nothing<H: OutboxHarness>() {
+    let bench = Bench::<H>::fresh().await;
+    let figures = figures(&bench).await;
+    assert_eq!(counts(&figures), [0; 5]);
+    assert_eq!((figures.oldest_pending_age, figures.oldest_in_flight_age), (None, None));
+}
+
+pub async fn every_open_event_is_counted_once_by_its_status<H: OutboxHarness>() {
+    let bench = Bench::<H>::fresh().await;
+    bench.appended("published", 7).await;
+    bench.publish_due().await;
+    bench.appended("failed", 3).await;
+    bench.kill_due(FailedOutcome::Retry { after: LONG }).await;
+    bench.appended("dead", 2).await;
+    bench.kill_due(FailedOutcome::Block).await;
+    bench.appended("skipped", 1).await;
+    bench.kill_due(FailedOutcome::Skip).await;
+    bench.appended("in-flight", 4).await;
+    bench.claim_with(|request| request.max_run = 3).await;
+    bench.appended("pending", 2).await;
+    // Pending: two behind the failed one, one behind the dead one, one behind the lease, and two.
+    assert_eq!(counts(&figures(&bench).await), [6, 3, 1, 1, 1]);
+}
+
+pub async fn a_failed_event_in_flight_is_counted_as_in_flight_alone<H: OutboxHarness>() {
+    let bench = Bench::<H>::fresh().await;
+    bench.appended("a", 3).await;
+    bench.kill_due(FailedOutcome::Retry { after: Duration::ZERO }).await;
+    bench.claim_with(|request| request.max_run = 1).await;
+    assert_eq!(counts(&figures(&bench).await), [2, 1, 0, 0, 0]);
+}
+
+pub async fn the_oldest_pending_age_is_that_of_what_waits_longest<H: OutboxHarness>() {
+    let bench = Bench::<H>::fresh().await;
+    bench.appended("a", 1).await;
+    bench.harness.advance(AGE).await;
+    bench.appended("b", 1).await;
+    let oldest = figures(&bench).await.oldest_pending_age.expect("two are pending");
+    assert!(oldest >= AGE, "{oldest:?}");
+}
+
+pub async fn dead_events_what_is_behind_them_and_replays_are_no_backlog<H: OutboxHarness>() {
+    let bench = Bench::<H>::fresh().await;
+    bench.appended("dead", 2).await;
+    bench.kill_due(FailedOutcome::Block).await;
+    let replayed = bench.appended("replayed", 1).await[0];
+    bench.publish_due().await;
+    bench.harness.advance(AGE).await;
+    assert!(bench.harness.operations().replay(replayed).await.unwrap());
+    assert_eq!(figures(&bench).await.oldest_pending_age, None);
+}
+
+pub async fn the_oldest_in_flight_age_is_that_of_the_oldest_claim_that_stands<H: OutboxHarness>() {
+    let bench = Bench::<H>::fresh().await;
+    bench.appended("a", 1).await;
+    let old = bench.claim().await;
+    bench.harness.advance(AGE).await;
+    bench.appended("b", 1).await;
+    bench.claim().await;
+    assert!(figures(&bench).await.oldest_in_flight_age.is_some_and(|age| age >= AGE));
+    bench.acknowledge(&old).await;
+    assert!(figures(&bench).await.oldest_in_flight_age.is_some_and(|age| age < AGE));
+}

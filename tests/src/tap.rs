@@ -1,0 +1,125 @@
+//! A tap on the exchange: sees every message that the relays publish.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use futures_util::StreamExt;
+use lapin::{
+    Connection, ConnectionProperties, ExchangeKind,
+    message::Delivery,
+    options::{BasicAckOptions, BasicConsumeOptions, ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions},
+    types::{AMQPValue, FieldTable},
+};
+use tokio::task::JoinHandle;
+use uuid::Uuid;
+
+use crate::patience::pause;
+
+/// A delivery, as far as order and loss need it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seen {
+    /// The event.
+    pub event: Uuid,
+    /// Its type.
+    pub event_type: String,
+    /// The aggregate's type and identifier.
+    pub aggregate: String,
+    /// The place in the aggregate's order.
+    pub sequence: i64,
+}
+
+/// A durable queue of its own on the exchange, read by a task that connects anew when it must.
+#[derive(Debug)]
+pub struct Tap {
+    seen: Arc<Mutex<Vec<Seen>>>,
+    task: JoinHandle<()>,
+}
+
+impl Tap {
+    /// The exchange that the settings name by default.
+    pub const EXCHANGE: &'static str = "outbox.events";
+
+    /// Declares the exchange and the queue and begins to read.
+    ///
+    /// # Errors
+    /// What the broker says.
+    pub async fn open(amqp_url: &str, queue: &str) -> Result<Self, lapin::Error> {
+        declare(amqp_url, queue).await?;
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let (url, queue, sink) = (amqp_url.to_owned(), queue.to_owned(), Arc::clone(&seen));
+        let task = tokio::spawn(async move {
+            loop {
+                // A broker that is restarted ends the stream; the queue is durable, so nothing is missed.
+                let _ = read(&url, &queue, &sink).await;
+                pause().await;
+            }
+        });
+        Ok(Self { seen, task })
+    }
+
+    /// What was delivered so far, in the order of delivery.
+    #[must_use]
+    pub fn seen(&self) -> Vec<Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// How many deliveries there were so far.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+}
+
+impl Drop for Tap {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn declare(amqp_url: &str, queue: &str) -> Result<(), lapin::Error> {
+    let connection = Connection::connect(amqp_url, ConnectionProperties::default()).await?;
+    let channel = connection.create_channel().await?;
+    let durable = ExchangeDeclareOptions { durable: true, ..ExchangeDeclareOptions::default() };
+    channel.exchange_declare(Tap::EXCHANGE.into(), ExchangeKind::Topic, durable, FieldTable::default()).await?;
+    let durable = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
+    let mut quorum = FieldTable::default();
+    quorum.insert("x-queue-type".into(), AMQPValue::LongString("quorum".into()));
+    channel.queue_declare(queue.into(), durable, quorum).await?;
+    let bind = QueueBindOptions::default();
+    channel.queue_bind(queue.into(), Tap::EXCHANGE.into(), "#".into(), bind, FieldTable::default()).await?;
+    connection.close(200, "declared".into()).await
+}
+
+async fn read(amqp_url: &str, queue: &str, sink: &Mutex<Vec<Seen>>) -> Result<(), lapin::Error> {
+    let connection = Connection::connect(amqp_url, ConnectionProperties::default()).await?;
+    let channel = connection.create_channel().await?;
+    let options = BasicConsumeOptions::default();
+    let mut deliveries = channel.basic_consume(queue.into(), "tap".into(), options, FieldTable::default()).await?;
+    while let Some(delivery) = deliveries.next().await {
+        let delivery = delivery?;
+        if let Some(seen) = seen(&delivery) {
+            sink.lock().unwrap_or_else(PoisonError::into_inner).push(seen);
+        }
+        delivery.ack(BasicAckOptions::default()).await?;
+    }
+    Ok(())
+}
+
+fn seen(delivery: &Delivery) -> Option<Seen> {
+    let properties = &delivery.properties;
+    let headers = properties.headers().as_ref()?.inner();
+    let text = |name: &str| match headers.get(name)? {
+        AMQPValue::LongString(text) => Some(text.to_string()),
+        AMQPValue::ShortString(text) => Some(text.to_string()),
+        AMQPValue::LongLongInt(number) => Some(number.to_string()),
+        _ => None,
+    };
+    Some(Seen {
+        event: Uuid::parse_str(properties.message_id().as_ref()?.as_str()).ok()?,
+        event_type: properties.kind().as_ref().map(ToString::to_string).unwrap_or_default(),
+        aggregate: format!("{}/{}", text("x-aggregate-type")?, text("x-aggregate-id")?),
+        sequence: text("x-sequence")?.parse().ok()?,
+    })
+}

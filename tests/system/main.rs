@@ -1,0 +1,1 @@
+//! The whole system: real processes, real servers, real signals.
