@@ -215,19 +215,17 @@ impl World {
     /// Waits until this many sessions of this database wait for a lock.
     pub(crate) async fn until_sessions_wait(&self, sessions: i64) {
         let waiting = "pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
-        let met = async {
-            while self.count(waiting).await < sessions {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
-        tokio::time::timeout(Duration::from_secs(10), met).await.expect("sessions that wait for a lock");
+        let met = async { while self.count(waiting).await < sessions {} };
+        tokio::time::timeout(Duration::from_secs(15), met).await.expect("sessions that wait for a lock");
     }
 }
 
 fn settings(url: &str) -> DatabaseSettings {
     let mut settings = DatabaseSettings { url: url.into(), ..DatabaseSettings::default() };
     settings.pool.max_connections = 20;
-    // Waiting is what some tests are about: it must end by itself and not by this limit.
+    // Waiting is what some tests are about: it must end by itself and not by one of these limits.
+    settings.pool.acquire_timeout = Duration::from_secs(30);
+    settings.statement_timeout = Duration::from_secs(30);
     settings.lock_timeout = Duration::from_secs(20);
     settings.transaction_statement_timeout = Duration::from_secs(30);
     settings
