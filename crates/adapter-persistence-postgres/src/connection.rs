@@ -114,9 +114,11 @@ impl Database {
         &self.inner.limits
     }
 
-    /// How to open a connection that is a session of its own, for LISTEN and NOTIFY.
-    pub(crate) fn direct(&self) -> &PgConnectOptions {
-        &self.inner.direct
+    /// How to open a connection that is a session of its own; `purpose` tells it apart in `pg_stat_activity`.
+    pub(crate) fn direct(&self, purpose: &str) -> PgConnectOptions {
+        let options = self.inner.direct.clone();
+        let name = format!("{} ({purpose})", options.get_application_name().unwrap_or_default());
+        options.application_name(&name)
     }
 }
 
