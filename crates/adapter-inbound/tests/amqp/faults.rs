@@ -47,7 +47,7 @@ async fn while_the_database_is_away_one_lookup_asks_for_all() {
     }
     let away = || world.journal.count(|signal| *signal == ConsumerSignal::StoreUnavailable);
     eventually("the outage is seen", async || away() == 1).await;
-    eventually("everything is delivered", async || world.left_in_queue().await == 0).await;
+    eventually("everything is delivered", async || world.undelivered().await == 0).await;
     // The clock stands still: one waits for its pause, the others for their turn.
     assert_eq!(world.clock.sleepers(), 1);
     assert_eq!(world.journal.effects(), []);
@@ -70,12 +70,10 @@ async fn the_consumer_connects_again_after_its_connections_are_cut() {
             wire.cut();
         }
         world.eventually("the message is handled", async || world.journal.of("a").last() == Some(&sequence)).await;
-        let lost = world.journal.count(|signal| *signal == ConsumerSignal::SubscriptionLost);
-        world
-            .eventually("the consumer is back", async || {
-                lost >= usize::try_from(sequence / 2).unwrap() && running.readiness.check().await.is_ok()
-            })
-            .await;
+        let cuts = usize::try_from(sequence / 2).unwrap();
+        let lost = || world.journal.count(|signal| *signal == ConsumerSignal::SubscriptionLost);
+        world.eventually("the loss is noticed", async || lost() == cuts).await;
+        world.eventually("the consumer is back", async || running.readiness.check().await.is_ok()).await;
     }
     assert_eq!(world.journal.of("a"), [1, 2, 3, 4, 5, 6]);
     // The connection for parking was cut as well.

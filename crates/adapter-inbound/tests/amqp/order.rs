@@ -45,7 +45,7 @@ async fn messages_of_different_aggregates_are_handled_at_the_same_time_up_to_the
     }
     gate.reached_by(3).await;
     let tried = || ["a", "b", "c", "d", "e"].iter().map(|id| world.journal.tries(id, 1)).sum::<u32>();
-    eventually("everything is delivered", async || world.left_in_queue().await == 0).await;
+    eventually("everything is delivered", async || world.undelivered().await == 0).await;
     assert_eq!(tried(), 3);
     gate.open();
     eventually("everything is handled", async || world.journal.effects().len() == 10).await;

@@ -238,9 +238,16 @@ impl World {
         self.inbox.parked(&consumer, &kind, &AggregateId::from_stored(aggregate)).await.unwrap()
     }
 
-    /// Waits until the work queue holds nothing, delivered or not; consumers must have stopped.
-    pub(crate) async fn left_in_queue(&self) -> u32 {
+    /// Messages in the work queue that no consumer holds.
+    pub(crate) async fn undelivered(&self) -> u32 {
         self.broker.ready(&self.broker.queue).await
+    }
+
+    /// All messages in the work queue, once the broker has taken back those of the consumers that stopped.
+    pub(crate) async fn left_in_queue(&self) -> u32 {
+        let queue = &self.broker.queue;
+        eventually("the broker knows of no consumer", async || self.broker.count(queue).await.1 == 0).await;
+        self.undelivered().await
     }
 }
 

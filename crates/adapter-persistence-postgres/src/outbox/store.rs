@@ -7,8 +7,8 @@ use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use application_core::{
     outbox::{
-        AggregateId, AggregateType, ClaimRequest, ConfirmedRun, EventHeaders, EventId, EventType, FailedOutcome,
-        FailedRun, LaneId, LeaseToken, OutboxEvent, Run, Sequence, Settlement,
+        AggregateId, AggregateType, ClaimRequest, ClaimScope, ConfirmedRun, EventHeaders, EventId, EventType,
+        FailedOutcome, FailedRun, LaneId, LeaseToken, OutboxEvent, Run, Sequence, Settlement,
     },
     ports::{OutboxStorePort, StoreError},
 };
@@ -31,13 +31,6 @@ const FIRST_PAUSE: Duration = Duration::from_millis(10);
 pub struct OutboxStoreAdapter {
     repository: Arc<dyn OutboxClaimRepository>,
     call_limit: Duration,
-    lanes: Lanes,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Lanes {
-    Due,
-    Overdue,
 }
 
 impl OutboxStoreAdapter {
@@ -46,17 +39,7 @@ impl OutboxStoreAdapter {
     /// The limit should leave room for the repository's own time-outs, which know more about what happened.
     #[must_use]
     pub fn new(repository: Arc<dyn OutboxClaimRepository>, call_limit: Duration) -> Self {
-        Self { repository, call_limit, lanes: Lanes::Due }
-    }
-
-    /// The same store for one more relay worker, which claims lanes that the others keep passing by.
-    ///
-    /// A lane that many appenders keep locked is hardly ever free when a claim looks, and claims wait for nobody. This
-    /// store's claim takes one such lane at a time and may wait up to a second for it (case L31). Its worker should run
-    /// every 100 ms or so beside the others, never instead of them.
-    #[must_use]
-    pub fn for_overdue_lanes(&self) -> Self {
-        Self { lanes: Lanes::Overdue, ..self.clone() }
+        Self { repository, call_limit }
     }
 
     /// Makes the call, again if its transaction lost, all within the limit.
@@ -88,19 +71,16 @@ impl OutboxStoreAdapter {
 
 impl fmt::Debug for OutboxStoreAdapter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OutboxStoreAdapter")
-            .field("call_limit", &self.call_limit)
-            .field("lanes", &self.lanes)
-            .finish_non_exhaustive()
+        f.debug_struct("OutboxStoreAdapter").field("call_limit", &self.call_limit).finish_non_exhaustive()
     }
 }
 
 #[async_trait]
 impl OutboxStorePort for OutboxStoreAdapter {
     async fn claim(&self, request: &ClaimRequest) -> Result<Vec<Run>, StoreError> {
-        let rows = match self.lanes {
-            Lanes::Due => self.call(|| self.repository.claim(request)).await?,
-            Lanes::Overdue => self.call(|| self.repository.claim_overdue(request)).await?,
+        let rows = match request.scope {
+            ClaimScope::Due => self.call(|| self.repository.claim(request)).await?,
+            ClaimScope::Overdue => self.call(|| self.repository.claim_overdue(request)).await?,
         };
         runs(rows)
     }

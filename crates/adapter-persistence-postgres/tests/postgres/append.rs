@@ -193,7 +193,7 @@ async fn headers_that_the_core_lets_pass_are_taken_by_the_table() {
         let build = |count: usize| {
             EventHeaders::try_new((0..count).map(|n| (format!("{name}{n:05}"), "\"".to_owned())).collect())
         };
-        let count = (1..20_000).rev().find(|count| build(*count).is_ok()).expect("some fit");
+        let count = (1..).take_while(|count| build(*count).is_ok()).last().expect("some fit");
         assert!(matches!(build(count + 1), Err(InvalidEvent::TooLong { field: EventField::Headers, .. })));
         fullest.push(build(count).expect("valid"));
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use application_core::{
-    outbox::{ClaimRequest, NewOutboxEvent},
+    outbox::{ClaimRequest, ClaimScope, NewOutboxEvent},
     ports::{OutboxAppendPort, OutboxStorePort, UnitOfWork},
 };
 
@@ -101,20 +101,12 @@ async fn a_lane_that_an_appender_holds_is_passed_by_and_had_by_waiting_for_it() 
     fixture.append(&events("cold", 1)).await;
     let mut holder = fixture.work.begin().await.expect("begun");
     fixture.events.append(&mut holder, &events("hot", 1)).await.expect("appended");
-    // Both lanes are overdue, and one of them is locked.
-    fixture
-        .sql()
-        .await
-        .execute(
-            "UPDATE outbox_lane SET due_at = due_at - interval '1 minute' WHERE lane = outbox_lane_of('order', 'cold')",
-        )
-        .await;
     let cold = fixture.claim().await;
     assert_eq!(cold.only_run().events.len(), 1);
-    let overdue = fixture.store.for_overdue_lanes();
+    let store = fixture.store.clone();
     let waiting = tokio::spawn(async move {
         loop {
-            let runs = overdue.claim(&request()).await.expect("claimed");
+            let runs = store.claim(&ClaimRequest { scope: ClaimScope::Overdue, ..request() }).await.expect("claimed");
             if !runs.is_empty() {
                 return runs;
             }

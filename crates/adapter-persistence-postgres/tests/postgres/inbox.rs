@@ -6,7 +6,7 @@ use adapter_persistence_postgres::{PostgresInbox, PostgresLeadership};
 use application_core::{
     inbox::ParkedAggregate,
     outbox::{AggregateId, AggregateType, HolderName},
-    ports::{ConsumerName, FirstSeen, InboxPort, LeadershipPort, ParkingPort, UnitOfWork},
+    ports::{ConsumerName, FirstSeen, InboxMaintenancePort, InboxPort, LeadershipPort, ParkingPort, UnitOfWork},
 };
 
 use super::support::{Fixture, fresh_id};

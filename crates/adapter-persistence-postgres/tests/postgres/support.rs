@@ -13,7 +13,7 @@ use adapter_persistence_postgres::{
     PostgresOutboxClaimRepository, PostgresUnitOfWork, migrate, outbox_migrations,
 };
 use application_core::{
-    outbox::{ClaimRequest, ConfirmedRun, EventId, HolderName, LeaseToken, NewOutboxEvent, Run},
+    outbox::{ClaimRequest, ClaimScope, ConfirmedRun, EventId, HolderName, LeaseToken, NewOutboxEvent, Run},
     ports::{OutboxAppendError, OutboxAppendPort, OutboxStorePort, UnitOfWork},
 };
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row, postgres::PgRow};
@@ -263,6 +263,7 @@ pub(crate) fn ids(events: &[NewOutboxEvent]) -> Vec<EventId> {
 pub(crate) fn request() -> ClaimRequest {
     ClaimRequest {
         token: fresh_token(),
+        scope: ClaimScope::Due,
         holder: HolderName::new("relay 'one'"),
         lease: Duration::from_mins(1),
         max_lanes: 100,

@@ -3,7 +3,7 @@
 use std::{process::ExitCode, time::Duration};
 
 use application_core::{
-    outbox::{AggregateType, EventId, OutboxEventStatus},
+    outbox::{AggregateType, EventId, HolderName, OutboxEventStatus},
     ports::{BlockedAggregate, EventFilter, OutboxEventState, OutboxStatistics},
     usecases::OperateOutboxUseCase,
 };
@@ -150,7 +150,7 @@ fn event(event: &OutboxEventState) -> Value {
         "lastError": event.last_error,
         "resolvedAt": time(event.resolved_at),
         "resolution": event.resolution,
-        "holder": event.holder.as_ref().map(|holder| holder.as_str()),
+        "holder": event.holder.as_ref().map(HolderName::as_str),
         "leaseExpiresAt": time(event.lease_expires_at),
         "blockedBehind": event.blocked_behind.map(|id| id.to_string()),
     })

@@ -31,7 +31,7 @@ pub enum SettingsError {
         file: PathBuf,
         /// Why.
         #[source]
-        source: ConfigError,
+        source: Box<ConfigError>,
     },
     /// Every problem, all at once.
     #[error("{}", AllProblems(.0))]
@@ -101,7 +101,7 @@ impl Sources {
             Some(file) => (file.clone(), true),
             None => (self.directory.join(format!("{}.toml", self.profile)), false),
         };
-        let unreadable = |source| SettingsError::Unreadable { file: file.clone(), source };
+        let unreadable = |source| SettingsError::Unreadable { file: file.clone(), source: Box::new(source) };
         let mut environment: Map<String, String> = self.environment.clone().into_iter().collect();
         for (url, key) in SHORT_NAMES {
             // The more specific variable wins.

@@ -227,7 +227,9 @@ impl World {
 fn settings(url: &str) -> DatabaseSettings {
     let mut settings = DatabaseSettings { url: url.into(), ..DatabaseSettings::default() };
     settings.pool.max_connections = 20;
-    // Waiting is what some tests are about: it must end by itself and not by this limit.
+    // Waiting is what some tests are about: it must end by itself and not by one of these limits.
+    settings.pool.acquire_timeout = Duration::from_secs(30);
+    settings.statement_timeout = Duration::from_secs(30);
     settings.lock_timeout = Duration::from_secs(20);
     settings.transaction_statement_timeout = Duration::from_secs(30);
     settings

@@ -105,6 +105,18 @@ pub async fn an_id_twice_in_one_append_is_a_duplicate<H: OutboxHarness>() {
     assert_eq!(bench.find(event.id()).await, None);
 }
 
+pub async fn an_id_that_is_not_committed_yet_is_waited_for_and_then_a_duplicate<H: OutboxHarness>() {
+    let bench = Bench::<H>::fresh().await;
+    let first = bench.events.of("a").build();
+    let tx = bench.open_append(std::slice::from_ref(&first)).await;
+    let again = [bench.events.of("b").id(first.id()).build()];
+    let mut appending = pin!(bench.try_append(&again));
+    assert_waits(appending.as_mut(), "the second append of the id").await;
+    bench.commit(tx).await;
+    let refusal = appending.await.expect_err("a duplicate");
+    assert!(matches!(refusal, OutboxAppendError::Duplicate { id } if id == first.id()), "{refusal:?}");
+}
+
 pub async fn the_id_of_a_published_event_is_a_duplicate<H: OutboxHarness>() {
     let bench = Bench::<H>::fresh().await;
     let event = bench.events.of("a").build();
@@ -190,19 +202,21 @@ pub async fn appends_to_the_same_aggregates_in_opposite_orders_all_end<H: Outbox
     const ROUNDS: usize = 20;
     let bench = Bench::<H>::fresh().await;
     let names: Vec<_> = (0..8).map(|n| format!("a{n}")).collect();
-    let forth = async {
+    let append_all = async |reversed: bool| {
         for _ in 0..ROUNDS {
-            let events: Vec<_> = names.iter().map(|name| bench.events.of(name).build()).collect();
+            let mut events: Vec<_> = names.iter().map(|name| bench.events.of(name).build()).collect();
+            if reversed {
+                events.reverse();
+            }
             bench.append(&events).await;
         }
     };
-    let back = async {
-        for _ in 0..ROUNDS {
-            let events: Vec<_> = names.iter().rev().map(|name| bench.events.of(name).build()).collect();
-            bench.append(&events).await;
-        }
-    };
-    futures_util::future::join(forth, back).await;
+    // Both come to a stop in the middle of their first append, each with some lanes in hand.
+    let middle = bench.open_append(&[bench.events.of(&names[4]).build()]).await;
+    let mut both = pin!(futures_util::future::join(append_all(false), append_all(true)));
+    assert_waits(both.as_mut(), "both appenders").await;
+    drop(middle);
+    both.await;
     let claim = bench.claim().await;
     assert_eq!(claim.runs.iter().map(|run| run.events.len()).collect::<Vec<_>>(), vec![2 * ROUNDS; names.len()]);
 }

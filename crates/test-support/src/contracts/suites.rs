@@ -69,6 +69,7 @@ macro_rules! outbox_append_contract {
                 an_empty_append_changes_nothing,
                 an_id_that_is_in_the_outbox_is_a_duplicate_and_nothing_of_its_append_stays,
                 an_id_twice_in_one_append_is_a_duplicate,
+                an_id_that_is_not_committed_yet_is_waited_for_and_then_a_duplicate,
                 the_id_of_a_published_event_is_a_duplicate,
                 a_transaction_in_which_an_append_failed_cannot_be_committed,
                 a_dropped_transaction_leaves_nothing,

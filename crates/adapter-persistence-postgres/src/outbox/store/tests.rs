@@ -115,6 +115,7 @@ fn row(lane: i64, sequence: i64) -> ClaimedRow {
 fn a_request() -> ClaimRequest {
     ClaimRequest {
         token: token(),
+        scope: ClaimScope::Due,
         holder: application_core::outbox::HolderName::new("h"),
         lease: Duration::from_secs(1),
         max_lanes: 1,
@@ -214,10 +215,10 @@ async fn an_acknowledgement_without_events_frees_what_was_postponed() {
 }
 
 #[tokio::test]
-async fn the_store_for_overdue_lanes_claims_those_alone() {
+async fn the_scope_chooses_the_statement() {
     let claims = Mutex::new(vec![Ok(vec![]), Ok(vec![])]);
     let (store, repository) = store_over(Scripted { claims, ..Scripted::default() });
-    store.for_overdue_lanes().claim(&a_request()).await.expect("claimed");
+    store.claim(&ClaimRequest { scope: ClaimScope::Overdue, ..a_request() }).await.expect("claimed");
     store.claim(&a_request()).await.expect("claimed");
     assert_eq!(repository.calls(), ["claim_overdue", "claim"]);
 }
