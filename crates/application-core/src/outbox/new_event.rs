@@ -151,3 +151,105 @@ impl EventDraft {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use time::macros::datetime;
+    use uuid::Uuid;
+
+    use super::{EventDraft, NewOutboxEvent};
+    use crate::outbox::{
+        EventField, EventId, InvalidEvent,
+        bounds::{MAX_AGGREGATE_ID_BYTES, MAX_AGGREGATE_TYPE_BYTES, MAX_EVENT_TYPE_BYTES, MAX_HEADERS_BYTES},
+    };
+
+    fn draft(aggregate_type: &str, aggregate_id: &str, event_type: &str) -> EventDraft {
+        NewOutboxEvent::draft_raw(EventId::new(Uuid::nil()), (aggregate_type, aggregate_id), event_type, "{}")
+    }
+
+    fn valid() -> EventDraft {
+        draft("order", "1", "OrderPlaced")
+    }
+
+    fn refusal(draft: EventDraft) -> InvalidEvent {
+        draft.build().expect_err("should be refused")
+    }
+
+    #[test]
+    fn an_event_within_its_bounds_keeps_what_it_was_given() {
+        let event = valid()
+            .idempotency_key("key")
+            .occurred_at(datetime!(2026-01-02 03:04:05 UTC))
+            .schema_version(2)
+            .traceparent(Some("00-1-2-01"))
+            .traceparent(None)
+            .build()
+            .expect("valid");
+        assert_eq!(event.id(), EventId::new(Uuid::nil()));
+        assert_eq!((event.aggregate_type().as_str(), event.aggregate_id().as_str()), ("order", "1"));
+        assert_eq!((event.event_type().as_str(), event.payload().as_str()), ("OrderPlaced", "{}"));
+        let headers: BTreeSet<_> = event.headers().iter().collect();
+        let given = [
+            ("idempotencyKey", "key"),
+            ("occurredAt", "2026-01-02T03:04:05Z"),
+            ("schemaVersion", "2"),
+            ("traceparent", "00-1-2-01"),
+        ];
+        assert_eq!(headers, BTreeSet::from(given));
+    }
+
+    #[test]
+    fn each_name_is_refused_beyond_its_bound_with_field_bound_and_length() {
+        let of = |length: usize| "x".repeat(length);
+        let (kind, id, event) = (MAX_AGGREGATE_TYPE_BYTES, MAX_AGGREGATE_ID_BYTES, MAX_EVENT_TYPE_BYTES);
+        assert!(draft(&of(kind), &of(id), &of(event)).build().is_ok());
+        for (draft, field, bound) in [
+            (draft(&of(kind + 1), "1", "E"), EventField::AggregateType, kind),
+            (draft("order", &of(id + 1), "E"), EventField::AggregateId, id),
+            (draft("order", "1", &of(event + 1)), EventField::EventType, event),
+        ] {
+            assert_eq!(refusal(draft), InvalidEvent::TooLong { field, bound, actual: bound + 1 });
+        }
+    }
+
+    #[test]
+    fn an_empty_name_and_a_control_character_are_refused() {
+        for (draft, field) in [
+            (draft("", "1", "E"), EventField::AggregateType),
+            (draft("order", "", "E"), EventField::AggregateId),
+            (draft("order", "1", ""), EventField::EventType),
+            (valid().header("", "value"), EventField::HeaderName),
+        ] {
+            assert_eq!(refusal(draft), InvalidEvent::Empty { field });
+        }
+        for (draft, met) in [
+            (draft("or\0der", "1", "E"), EventField::AggregateType),
+            (draft("order", "\n", "E"), EventField::AggregateId),
+            (draft("order", "1", "E\u{7f}"), EventField::EventType),
+            (valid().header("name", "\0"), EventField::HeaderValue),
+        ] {
+            assert!(matches!(refusal(draft), InvalidEvent::Forbidden { field, .. } if field == met), "{met}");
+        }
+    }
+
+    #[test]
+    fn headers_over_their_budget_are_refused_together() {
+        let half = "x".repeat(MAX_HEADERS_BYTES / 2);
+        assert!(valid().header("a", half.clone()).build().is_ok());
+        let refusal = refusal(valid().header("a", half.clone()).header("b", half));
+        assert!(
+            matches!(refusal, InvalidEvent::TooLong { field: EventField::Headers, bound: MAX_HEADERS_BYTES, .. }),
+            "{refusal}"
+        );
+    }
+
+    #[test]
+    fn a_payload_that_cannot_be_encoded_is_refused_when_the_event_is_built() {
+        let broken = NewOutboxEvent::draft_raw(EventId::new(Uuid::nil()), ("order", "1"), "E", "{");
+        assert!(matches!(refusal(broken), InvalidEvent::NotJson { .. }));
+        let encoded = NewOutboxEvent::draft(EventId::new(Uuid::nil()), ("order", "1"), "E", &[1, 2]);
+        assert_eq!(encoded.build().expect("valid").payload().as_str(), "[1,2]");
+    }
+}
