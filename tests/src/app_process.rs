@@ -229,13 +229,8 @@ impl AppProcess {
     /// # Errors
     /// [`ProcessError::TimedOut`].
     pub async fn ended(&mut self, within: Duration) -> Result<ExitStatus, ProcessError> {
-        match tokio::time::timeout(within, self.child.wait()).await {
-            Ok(status) => Ok(status?),
-            Err(_) => {
-                let never = eventually("the end of the process", Duration::ZERO, || async { None::<ExitStatus> });
-                Ok(never.await?)
-            }
-        }
+        let ended = tokio::time::timeout(within, self.child.wait()).await;
+        Ok(ended.map_err(|_elapsed| TimedOut::new("the end of the process", within))??)
     }
 }
 

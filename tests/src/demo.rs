@@ -16,14 +16,14 @@ use test_support::{
 use uuid::Uuid;
 
 use crate::{
-    AppEnvironment, AppProcess, ProcessError, TimedOut, eventually,
+    AppEnvironment, AppProcess, ProcessError, TimedOut, pause,
     tally::{Counts, Tally},
     tap::Tap,
     work_load::{LoadError, WorkLoad},
 };
 
 /// Work logs that are created; each has three events.
-const WORK_LOGS: usize = 400;
+const WORK_LOGS: u32 = 400;
 /// Clients side by side.
 const CLIENTS: usize = 8;
 /// How long the relay of a killed process keeps its lease; short, so that the demo is.
@@ -99,7 +99,7 @@ async fn run() -> Result<bool, DemoError> {
     let created = clients.await.map_err(std::io::Error::other)??;
     say(&format!("{} work logs were answered with 201", created.len()));
     let counts = stage.wait_until_settled().await?;
-    stage.show_one(*created.first().unwrap_or(&Uuid::nil())).await?;
+    stage.show_one(*created.first().unwrap_or(&Uuid::nil()));
     let report = stage.report().await?;
     print_table(&stage, &counts, &report);
     for process in [&mut second, &mut third] {
@@ -166,9 +166,9 @@ impl Stage {
         let mut said = Instant::now();
         loop {
             let counts = tally.counts().await?;
-            let delivered = self.delivered().len();
+            let delivered = i64::try_from(self.delivered().len()).unwrap_or(i64::MAX);
             let effects = self.tap.is_none() || counts.applied == counts.events;
-            if counts.published == counts.events && effects && delivered as i64 >= counts.events {
+            if counts.published == counts.events && effects && delivered >= counts.events {
                 return Ok(counts);
             }
             if begun.elapsed() > PATIENCE {
@@ -180,19 +180,18 @@ impl Stage {
                 let Counts { events, published, in_flight, applied, .. } = counts;
                 say(&format!("{events} events: {published} published, {in_flight} in flight, {applied} applied"));
             }
-            tokio::time::sleep(Duration::from_millis(100)).await;
+            pause().await;
         }
     }
 
     /// Shows the events of one work log as they arrived.
-    async fn show_one(&self, work_log: Uuid) -> Result<(), DemoError> {
-        let Some(tap) = &self.tap else { return Ok(()) };
+    fn show_one(&self, work_log: Uuid) {
+        let Some(tap) = &self.tap else { return };
         let aggregate = format!("work-log/{work_log}");
         let seen = tap.seen();
         let events: Vec<_> =
             seen.iter().filter(|seen| seen.aggregate == aggregate).map(|seen| seen.event_type.as_str()).collect();
         say(&format!("{aggregate} arrived as {}", events.join(", ")));
-        Ok(())
     }
 
     async fn report(&self) -> Result<DeliveryReport, DemoError> {
@@ -226,13 +225,12 @@ async fn kill_in_mid_flight(stage: &Stage, process: &mut AppProcess) -> Result<i
     let begun = Instant::now();
     loop {
         let (counts, held) = (tally.counts().await?, tally.held_by("relay-1").await?);
-        if held > 0 && counts.published > WORK_LOGS as i64 / 2 {
+        if held > 0 && counts.published > i64::from(WORK_LOGS / 2) {
             process.kill().await?;
             return Ok(held);
         }
         if begun.elapsed() > Duration::from_secs(60) {
-            let never = eventually("a lease of relay-1", Duration::ZERO, || async { None::<()> });
-            never.await?;
+            return Err(TimedOut::new("a lease of relay-1", Duration::from_secs(60)).into());
         }
     }
 }

@@ -13,6 +13,14 @@ pub struct TimedOut {
     within: Duration,
 }
 
+impl TimedOut {
+    /// Says what did not come true.
+    #[must_use]
+    pub fn new(what: &str, within: Duration) -> Self {
+        Self { what: what.to_owned(), within }
+    }
+}
+
 /// Looks again and again until `look` returns something.
 ///
 /// # Errors
@@ -28,8 +36,13 @@ where
             return Ok(found);
         }
         if begun.elapsed() > within {
-            return Err(TimedOut { what: what.to_owned(), within });
+            return Err(TimedOut::new(what, within));
         }
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        pause().await;
     }
+}
+
+/// The pause between two looks at a condition that has a deadline of its own.
+pub async fn pause() {
+    tokio::time::sleep(Duration::from_millis(50)).await;
 }

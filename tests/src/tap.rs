@@ -15,6 +15,8 @@ use lapin::{
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
+use crate::patience::pause;
+
 /// A delivery, as far as order and loss need it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
@@ -51,7 +53,7 @@ impl Tap {
             loop {
                 // A broker that is restarted ends the stream; the queue is durable, so nothing is missed.
                 let _ = read(&url, &queue, &sink).await;
-                tokio::time::sleep(Duration::from_millis(200)).await;
+                pause().await;
             }
         });
         Ok(Self { seen, task })

@@ -65,6 +65,11 @@ pub const ALLOWED: &[Allowed] = &[
         reason: "it waits for a condition with a deadline, for the tests of its crate",
     },
     Allowed {
+        path: "crates/adapter-persistence-postgres/tests/postgres/support.rs",
+        what: "sleep",
+        reason: "it is the one place of its tests that waits for a condition with a deadline",
+    },
+    Allowed {
         path: "crates/application-core/src/usecases/publish_pending_outbox_events/tests.rs",
         what: "sleep",
         reason: "its clock and its broker take time on the runtime's paused clock: nobody waits",
