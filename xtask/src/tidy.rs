@@ -37,32 +37,7 @@ pub const ALLOWED: &[Allowed] = &[
     Allowed {
         path: "tests/src/patience.rs",
         what: "sleep",
-        reason: "it waits for a condition with a deadline, for the system tests",
-    },
-    Allowed {
-        path: "tests/src/demo.rs",
-        what: "sleep",
-        reason: "it looks at the counts again until all has arrived, with a deadline",
-    },
-    Allowed {
-        path: "tests/src/tap.rs",
-        what: "sleep",
-        reason: "it connects again to a broker that is restarted",
-    },
-    Allowed {
-        path: "tests/src/work_load.rs",
-        what: "sleep",
-        reason: "it repeats a request until it is answered, with a deadline",
-    },
-    Allowed {
-        path: "crates/adapter-persistence-postgres/tests/postgres/support.rs",
-        what: "sleep",
-        reason: "it waits for a condition with a deadline, for the tests of its crate",
-    },
-    Allowed {
-        path: "crates/sample-portfolio/tests/postgres/world.rs",
-        what: "sleep",
-        reason: "it waits for a condition with a deadline, for the tests of its crate",
+        reason: "it is the one place that waits for a condition with a deadline",
     },
     Allowed {
         path: "crates/adapter-persistence-postgres/tests/postgres/support.rs",
