@@ -154,102 +154,131 @@ impl EventDraft {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
+    use proptest::prelude::*;
     use time::macros::datetime;
     use uuid::Uuid;
 
-    use super::{EventDraft, NewOutboxEvent};
+    use super::*;
     use crate::outbox::{
-        EventField, EventId, InvalidEvent,
-        bounds::{MAX_AGGREGATE_ID_BYTES, MAX_AGGREGATE_TYPE_BYTES, MAX_EVENT_TYPE_BYTES, MAX_HEADERS_BYTES},
+        bounds::{MAX_AGGREGATE_ID_BYTES, MAX_AGGREGATE_TYPE_BYTES, MAX_EVENT_TYPE_BYTES, MAX_PAYLOAD_BYTES},
+        invalid::EventField,
     };
 
-    fn draft(aggregate_type: &str, aggregate_id: &str, event_type: &str) -> EventDraft {
-        NewOutboxEvent::draft_raw(EventId::new(Uuid::nil()), (aggregate_type, aggregate_id), event_type, "{}")
+    const ID: EventId = EventId::new(Uuid::from_u128(0x0192_0000_0000_7000_8000_0000_0000_0001));
+
+    fn draft() -> EventDraft {
+        NewOutboxEvent::draft_raw(ID, ("order", "o-1"), "OrderPlaced", "{}")
     }
 
-    fn valid() -> EventDraft {
-        draft("order", "1", "OrderPlaced")
-    }
-
-    fn refusal(draft: EventDraft) -> InvalidEvent {
-        draft.build().expect_err("should be refused")
-    }
-
-    #[test]
-    fn an_event_within_its_bounds_keeps_what_it_was_given() {
-        let event = valid()
-            .idempotency_key("key")
-            .occurred_at(datetime!(2026-01-02 03:04:05 UTC))
-            .schema_version(2)
-            .traceparent(Some("00-1-2-01"))
-            .traceparent(None)
-            .build()
-            .expect("valid");
-        assert_eq!(event.id(), EventId::new(Uuid::nil()));
-        assert_eq!((event.aggregate_type().as_str(), event.aggregate_id().as_str()), ("order", "1"));
-        assert_eq!((event.event_type().as_str(), event.payload().as_str()), ("OrderPlaced", "{}"));
-        let headers: BTreeSet<_> = event.headers().iter().collect();
-        let given = [
-            ("idempotencyKey", "key"),
-            ("occurredAt", "2026-01-02T03:04:05Z"),
-            ("schemaVersion", "2"),
-            ("traceparent", "00-1-2-01"),
-        ];
-        assert_eq!(headers, BTreeSet::from(given));
+    fn named(aggregate_type: &str, aggregate_id: &str, event_type: &str) -> Result<NewOutboxEvent, InvalidEvent> {
+        NewOutboxEvent::draft_raw(ID, (aggregate_type, aggregate_id), event_type, "{}").build()
     }
 
     #[test]
-    fn each_name_is_refused_beyond_its_bound_with_field_bound_and_length() {
-        let of = |length: usize| "x".repeat(length);
-        let (kind, id, event) = (MAX_AGGREGATE_TYPE_BYTES, MAX_AGGREGATE_ID_BYTES, MAX_EVENT_TYPE_BYTES);
-        assert!(draft(&of(kind), &of(id), &of(event)).build().is_ok());
-        for (draft, field, bound) in [
-            (draft(&of(kind + 1), "1", "E"), EventField::AggregateType, kind),
-            (draft("order", &of(id + 1), "E"), EventField::AggregateId, id),
-            (draft("order", "1", &of(event + 1)), EventField::EventType, event),
-        ] {
-            assert_eq!(refusal(draft), InvalidEvent::TooLong { field, bound, actual: bound + 1 });
-        }
+    fn an_event_has_what_its_draft_was_given() {
+        let event = NewOutboxEvent::draft(ID, ("order", "o-1"), "OrderPlaced", &[1, 2]).build().unwrap();
+        assert_eq!(event.id(), ID);
+        assert_eq!((event.aggregate_type().as_str(), event.aggregate_id().as_str()), ("order", "o-1"));
+        assert_eq!((event.event_type().as_str(), event.payload().as_str()), ("OrderPlaced", "[1,2]"));
+        assert_eq!(event.headers().iter().count(), 0);
     }
 
     #[test]
-    fn an_empty_name_and_a_control_character_are_refused() {
-        for (draft, field) in [
-            (draft("", "1", "E"), EventField::AggregateType),
-            (draft("order", "", "E"), EventField::AggregateId),
-            (draft("order", "1", ""), EventField::EventType),
-            (valid().header("", "value"), EventField::HeaderName),
-        ] {
-            assert_eq!(refusal(draft), InvalidEvent::Empty { field });
-        }
-        for (draft, met) in [
-            (draft("or\0der", "1", "E"), EventField::AggregateType),
-            (draft("order", "\n", "E"), EventField::AggregateId),
-            (draft("order", "1", "E\u{7f}"), EventField::EventType),
-            (valid().header("name", "\0"), EventField::HeaderValue),
-        ] {
-            assert!(matches!(refusal(draft), InvalidEvent::Forbidden { field, .. } if field == met), "{met}");
-        }
-    }
-
-    #[test]
-    fn headers_over_their_budget_are_refused_together() {
-        let half = "x".repeat(MAX_HEADERS_BYTES / 2);
-        assert!(valid().header("a", half.clone()).build().is_ok());
-        let refusal = refusal(valid().header("a", half.clone()).header("b", half));
-        assert!(
-            matches!(refusal, InvalidEvent::TooLong { field: EventField::Headers, bound: MAX_HEADERS_BYTES, .. }),
-            "{refusal}"
+    fn a_name_fills_its_bound_and_one_byte_more_is_refused() {
+        let too_long = |field, bound| Err(InvalidEvent::TooLong { field, bound, actual: bound + 1 });
+        let text = |bytes: usize| "x".repeat(bytes);
+        assert!(named(&text(MAX_AGGREGATE_TYPE_BYTES), "i", "e").is_ok());
+        assert!(named("t", &text(MAX_AGGREGATE_ID_BYTES), "e").is_ok());
+        assert!(named("t", "i", &text(MAX_EVENT_TYPE_BYTES)).is_ok());
+        assert_eq!(
+            named(&text(MAX_AGGREGATE_TYPE_BYTES + 1), "i", "e"),
+            too_long(EventField::AggregateType, MAX_AGGREGATE_TYPE_BYTES)
+        );
+        assert_eq!(
+            named("t", &text(MAX_AGGREGATE_ID_BYTES + 1), "e"),
+            too_long(EventField::AggregateId, MAX_AGGREGATE_ID_BYTES)
+        );
+        assert_eq!(
+            named("t", "i", &text(MAX_EVENT_TYPE_BYTES + 1)),
+            too_long(EventField::EventType, MAX_EVENT_TYPE_BYTES)
         );
     }
 
     #[test]
-    fn a_payload_that_cannot_be_encoded_is_refused_when_the_event_is_built() {
-        let broken = NewOutboxEvent::draft_raw(EventId::new(Uuid::nil()), ("order", "1"), "E", "{");
-        assert!(matches!(refusal(broken), InvalidEvent::NotJson { .. }));
-        let encoded = NewOutboxEvent::draft(EventId::new(Uuid::nil()), ("order", "1"), "E", &[1, 2]);
-        assert_eq!(encoded.build().expect("valid").payload().as_str(), "[1,2]");
+    fn an_empty_name_or_a_control_character_is_refused_by_its_field() {
+        assert_eq!(named("", "i", "e"), Err(InvalidEvent::Empty { field: EventField::AggregateType }));
+        assert_eq!(named("t", "", "e"), Err(InvalidEvent::Empty { field: EventField::AggregateId }));
+        assert_eq!(named("t", "i", ""), Err(InvalidEvent::Empty { field: EventField::EventType }));
+        for name in ["a\0", "a\n", "a\u{85}"] {
+            let refused = named("t", name, "e").unwrap_err();
+            assert!(
+                matches!(refused, InvalidEvent::Forbidden { field: EventField::AggregateId, offset: 1, .. }),
+                "{refused:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_payload_fills_its_bound_and_one_byte_more_is_refused() {
+        let of = |bytes: usize| {
+            NewOutboxEvent::draft_raw(ID, ("t", "i"), "e", format!("\"{}\"", "x".repeat(bytes - 2))).build()
+        };
+        assert_eq!(of(MAX_PAYLOAD_BYTES).unwrap().payload().as_str().len(), MAX_PAYLOAD_BYTES);
+        let (field, bound, actual) = (EventField::Payload, MAX_PAYLOAD_BYTES, MAX_PAYLOAD_BYTES + 1);
+        assert_eq!(of(MAX_PAYLOAD_BYTES + 1), Err(InvalidEvent::TooLong { field, bound, actual }));
+    }
+
+    #[test]
+    fn a_value_that_has_no_json_form_is_refused_when_the_event_is_built() {
+        let keys = std::collections::HashMap::from([((1, 2), "a key that is no text")]);
+        let draft = NewOutboxEvent::draft(ID, ("t", "i"), "e", &keys);
+        assert!(matches!(draft.build(), Err(InvalidEvent::NotJson { .. })));
+    }
+
+    #[test]
+    fn each_helper_writes_the_header_that_consumers_read() {
+        let at = datetime!(2026-01-02 03:04:05 UTC);
+        let event = draft()
+            .idempotency_key("key")
+            .occurred_at(at)
+            .schema_version(3)
+            .traceparent(Some("00-1-2-01"))
+            .header("tenant", "t1")
+            .build()
+            .unwrap();
+        let headers: Vec<_> = event.headers().iter().collect();
+        assert_eq!(
+            headers,
+            [
+                ("idempotencyKey", "key"),
+                ("occurredAt", "2026-01-02T03:04:05Z"),
+                ("schemaVersion", "3"),
+                ("tenant", "t1"),
+                ("traceparent", "00-1-2-01")
+            ]
+        );
+        assert_eq!((event.headers().occurred_at(), event.headers().schema_version()), (Some(at), 3));
+    }
+
+    #[test]
+    fn what_is_not_known_makes_no_header() {
+        let before_christ = datetime!(-0044-03-15 12:00 UTC);
+        let event = draft().traceparent(None).occurred_at(before_christ).build().unwrap();
+        assert_eq!(event.headers().iter().count(), 0);
+    }
+
+    #[test]
+    fn the_last_value_of_a_header_counts() {
+        let event = draft().header("a", "1").header("a", "2").build().unwrap();
+        assert_eq!(event.headers().get("a"), Some("2"));
+    }
+
+    proptest! {
+        #[test]
+        fn a_payload_that_is_taken_keeps_its_bytes(text in r#"[ \[\]{}",:0-9a-c\\u]{0,12}"#) {
+            if let Ok(event) = NewOutboxEvent::draft_raw(ID, ("t", "i"), "e", text.clone()).build() {
+                prop_assert_eq!(event.payload().as_str(), text);
+            }
+        }
     }
 }
