@@ -36,15 +36,14 @@ BEGIN
         SELECT FROM outbox_event e WHERE e.published_at IS NULL AND e.resolved_at IS NULL LIMIT p_cap) o;
     SELECT count(*) INTO failed FROM (SELECT FROM outbox_event e WHERE e.status = 'FAILED' LIMIT p_cap) f;
     SELECT count(*) INTO dead FROM (SELECT FROM outbox_event e WHERE e.status = 'DEAD' AND e.resolved_at IS NULL LIMIT p_cap) d;
-    SELECT coalesce(sum(f.events), 0), coalesce(sum(f.failed), 0) INTO in_flight, v_failed_in_flight
+    SELECT coalesce(sum(f.events), 0), coalesce(sum(f.failed_before), 0) INTO in_flight, v_failed_in_flight
       FROM outbox_claim c
      CROSS JOIN LATERAL unnest(c.lanes) AS w (lane)
       JOIN outbox_lane l ON l.lane = w.lane AND l.token = c.token
      CROSS JOIN LATERAL (
-           SELECT count(*) AS events, count(*) FILTER (WHERE e.status = 'FAILED') AS failed FROM outbox_event e
+           SELECT count(*) AS events, count(*) FILTER (WHERE e.status = 'FAILED') AS failed_before FROM outbox_event e
             WHERE e.published_at IS NULL AND e.resolved_at IS NULL
               AND (e.lane, e.sequence) >= (l.lane, l.claimed_from) AND (e.lane, e.sequence) <= (l.lane, l.claimed_through)) f;
-    -- Each event counts once: what is in flight is neither pending nor failed.
     failed := greatest(failed - v_failed_in_flight, 0);
     pending := greatest(v_open - failed - dead - in_flight, 0);
     SELECT count(*) INTO blocked_lanes FROM (
@@ -54,9 +53,9 @@ BEGIN
     SELECT min(h.created_at) INTO oldest_pending_at
       FROM (SELECT l.lane, l.floor FROM outbox_lane l WHERE l.token IS NULL ORDER BY l.due_at LIMIT p_cap / 10) w
      CROSS JOIN LATERAL (
-           SELECT e.created_at, e.status, e.replays FROM outbox_event e
-            WHERE e.published_at IS NULL AND e.resolved_at IS NULL
+           SELECT e.created_at, e.status FROM outbox_event e
+            WHERE e.published_at IS NULL AND e.resolved_at IS NULL AND (e.replays = 0 OR e.status = 'DEAD')
               AND (e.lane, e.sequence) >= (w.lane, w.floor) AND (e.lane, e.sequence) <= (w.lane, 9223372036854775807)
             ORDER BY e.lane, e.sequence LIMIT 1) h
-     WHERE h.status <> 'DEAD' AND h.replays = 0;  -- a replay is no lag
+     WHERE h.status <> 'DEAD';
 END $$;
