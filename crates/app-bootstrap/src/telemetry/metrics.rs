@@ -266,7 +266,7 @@ mod tests {
     fn consumers_are_told_apart_and_parked_messages_by_their_cause() {
         let page = page(|| {
             for name in ["one", "two"] {
-                let name = ConsumerName::try_new(name).unwrap();
+                let name = ConsumerName::new(name);
                 ConsumerMetrics.observe(&name, &ConsumerSignal::Duplicate);
                 ConsumerMetrics.observe(&name, &ConsumerSignal::Parked { cause: ParkCause::Rejected });
                 ConsumerMetrics.observe(&name, &ConsumerSignal::StoreAvailable);
