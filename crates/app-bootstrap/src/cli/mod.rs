@@ -1,6 +1,7 @@
 //! The command line.
 
 mod outbox;
+mod output;
 mod relay;
 mod serve;
 mod setup;
@@ -78,8 +79,7 @@ impl Cli {
     }
 }
 
-#[expect(clippy::print_stdout, reason = "this is the command's result")]
 fn print_settings(settings: &Settings) -> Result<ExitCode, BootstrapError> {
-    println!("{}", settings.redacted()?);
+    output::line(settings.redacted()?);
     Ok(ExitCode::SUCCESS)
 }

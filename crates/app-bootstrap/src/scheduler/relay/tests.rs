@@ -63,10 +63,10 @@ impl OutboxStorePort for EmptyOutbox {
             self.claims.lock().unwrap().push(Instant::now());
             self.claimed.notify_waiters();
         }
-        match self.down.load(Ordering::Relaxed) {
-            true => Err(StoreError::Timeout { limit: Duration::from_secs(1) }),
-            false => Ok(Vec::new()),
+        if self.down.load(Ordering::Relaxed) {
+            return Err(StoreError::Timeout { limit: Duration::from_secs(1) });
         }
+        Ok(Vec::new())
     }
 
     async fn acknowledge(&self, _: LeaseToken, _: &[ConfirmedRun]) -> Result<Settlement, StoreError> {
