@@ -2,7 +2,6 @@
 
 use serde_json::Value;
 use sqlx::Row;
-use test_support::contracts::OutboxHarness;
 
 use super::postgres::{Postgres, Sql};
 

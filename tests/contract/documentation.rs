@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
-use test_support::contracts::OutboxHarness;
 
 use super::postgres::Postgres;
 

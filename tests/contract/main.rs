@@ -1,10 +1,9 @@
-//! Contracts between parts: the same tests for every adapter of a port, and what code, SQL and docs must agree upon.
+//! Contracts between parts: what only several of them together can break, and what code, SQL and docs must agree upon.
 
 #![expect(clippy::expect_used, clippy::indexing_slicing, reason = "helpers of tests, which clippy takes for code")]
 
 mod claim_work;
 mod documentation;
-mod operator_and_consumer;
 mod outbox_append_transactional_contract;
 mod outbox_message_publish_adapter;
 mod outbox_publisher_leader_election_contract;

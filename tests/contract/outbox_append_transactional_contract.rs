@@ -1,13 +1,10 @@
 //! Transactions and appends against PostgreSQL: events are committed with the change that they tell of, or not at all.
 
-use application_core::ports::StoreError;
+use application_core::ports::{OutboxAppendPort, StoreError, UnitOfWork};
 use sea_orm::ConnectionTrait;
-use test_support::{contracts::OutboxHarness, fixtures::Events, outbox_append_contract, unit_of_work_contract};
+use test_support::fixtures::Events;
 
 use super::postgres::Postgres;
-
-unit_of_work_contract!(Postgres);
-outbox_append_contract!(Postgres);
 
 const COUNTS: &str = "SELECT (SELECT count(*) FROM change) * 10 + (SELECT count(*) FROM outbox_event)";
 

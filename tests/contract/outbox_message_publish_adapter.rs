@@ -22,7 +22,6 @@ use lapin::{
     types::FieldTable,
 };
 use test_support::{
-    contracts::OutboxHarness,
     fixtures::Events,
     servers::{self, TestVhost},
 };

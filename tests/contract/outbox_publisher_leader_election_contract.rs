@@ -15,12 +15,10 @@ use application_core::{
 };
 use async_trait::async_trait;
 use system_tests::eventually;
-use test_support::{contracts::OutboxHarness, fixtures::Events, leadership_contract};
+use test_support::fixtures::Events;
 use tokio::task::yield_now;
 
 use super::postgres::{Postgres, settings};
-
-leadership_contract!(Postgres);
 
 /// A broker that remembers what is being sent and what was confirmed, for all relays.
 #[derive(Clone, Default)]

@@ -1,13 +1,11 @@
-//! The suite of reaping and cleaning against PostgreSQL, and two reapers at once.
+//! Several reapers at once; the suite of reaping and cleaning runs in the adapter's own tests.
 
 use std::time::Duration;
 
-use application_core::ports::ReapRequest;
-use test_support::{contracts::OutboxHarness, fixtures::Events, outbox_maintenance_contract};
+use application_core::ports::{OutboxMaintenancePort, ReapRequest};
+use test_support::fixtures::Events;
 
 use super::postgres::Postgres;
-
-outbox_maintenance_contract!(Postgres);
 
 #[tokio::test]
 async fn an_expired_claim_is_returned_once_however_many_reapers_look() {

@@ -3,8 +3,11 @@
 use std::time::Duration;
 
 use app_bootstrap::{outbox_config::OutboxConfig, settings::Settings, wakeup::RelayWakeup};
-use application_core::{outbox::OutboxEventStatus, ports::ReapReport};
-use test_support::{contracts::OutboxHarness, fixtures::Events};
+use application_core::{
+    outbox::OutboxEventStatus,
+    ports::{OutboxOperationsPort, ReapReport},
+};
+use test_support::fixtures::Events;
 
 use super::postgres::Postgres;
 

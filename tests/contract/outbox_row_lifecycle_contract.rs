@@ -7,12 +7,9 @@ use application_core::{
         EventId, FailedOutcome, FailedRun, IllegalTransition, LeaseToken, OutboxEventStatus, OutboxTransition, Run,
         TRANSITIONS, bounds,
     },
-    ports::ReapRequest,
+    ports::{OutboxMaintenancePort, OutboxOperationsPort, ReapRequest},
 };
-use test_support::{
-    contracts::OutboxHarness,
-    fixtures::{Events, event_id},
-};
+use test_support::fixtures::{Events, event_id};
 
 use super::postgres::{Postgres, confirmed};
 

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use application_core::outbox::{OutboxEventStatus, TRANSITIONS};
-use test_support::contracts::OutboxHarness;
 
 use super::postgres::Postgres;
 

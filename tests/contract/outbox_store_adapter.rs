@@ -1,12 +1,10 @@
-//! The store's suite against PostgreSQL, and what only many claims at once can show.
+//! Claims of many relays at once; the store's suite runs in the adapter's own tests.
 
 use std::collections::BTreeSet;
 
-use test_support::{contracts::OutboxHarness, fixtures::Events, outbox_store_contract};
+use test_support::fixtures::Events;
 
 use super::postgres::{Postgres, confirmed, request};
-
-outbox_store_contract!(Postgres);
 
 #[tokio::test]
 async fn claims_of_many_relays_at_once_share_no_lane_and_leave_none() {

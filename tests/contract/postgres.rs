@@ -1,4 +1,4 @@
-//! PostgreSQL behind the contract suites: a database for each test.
+//! A database for each test, and the adapter's parts on it. The suites of the ports run in the adapter's own tests.
 
 use std::{
     sync::{
@@ -10,19 +10,14 @@ use std::{
 
 use adapter_persistence_postgres::{
     Database, DatabaseSettings, MigrateError, Migration, OutboxEventRepository, OutboxReaper, OutboxStoreAdapter,
-    PgTransaction, PostgresInbox, PostgresLeadership, PostgresOutboxClaimRepository, PostgresUnitOfWork, migrate,
-    outbox_migrations,
+    PostgresOutboxClaimRepository, PostgresUnitOfWork, migrate, outbox_migrations,
 };
 use application_core::{
     outbox::{ClaimRequest, ClaimScope, ConfirmedRun, HolderName, LeaseToken, NewOutboxEvent, Run},
-    ports::{
-        InboxPort, LeadershipPort, OutboxAppendPort, OutboxMaintenancePort, OutboxOperationsPort, OutboxStatisticsPort,
-        OutboxStorePort, ParkingPort, UnitOfWork,
-    },
+    ports::{OutboxAppendPort, OutboxStorePort, UnitOfWork},
 };
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row, postgres::PgRow};
 use test_support::{
-    contracts::OutboxHarness,
     fixtures,
     servers::{self, TestDatabase},
 };
@@ -132,10 +127,8 @@ impl Sql {
     }
 }
 
-impl OutboxHarness for Postgres {
-    type Tx = PgTransaction;
-
-    async fn fresh() -> Self {
+impl Postgres {
+    pub(crate) async fn fresh() -> Self {
         let checksums: Vec<u64> = outbox_migrations().iter().map(Migration::checksum).collect();
         let fingerprint = format!("{checksums:x?}");
         let test_database =
@@ -144,45 +137,29 @@ impl OutboxHarness for Postgres {
         Self { database, test_database }
     }
 
-    fn unit_of_work(&self) -> Arc<dyn UnitOfWork<Tx = Self::Tx>> {
-        Arc::new(PostgresUnitOfWork::new(self.database.clone()))
+    pub(crate) fn unit_of_work(&self) -> PostgresUnitOfWork {
+        PostgresUnitOfWork::new(self.database.clone())
     }
 
-    fn append(&self) -> Arc<dyn OutboxAppendPort<Self::Tx>> {
-        Arc::new(OutboxEventRepository::new(self.database.clone()))
+    pub(crate) fn append(&self) -> OutboxEventRepository {
+        OutboxEventRepository::new(self.database.clone())
     }
 
-    fn store(&self) -> Arc<dyn OutboxStorePort> {
+    pub(crate) fn store(&self) -> Arc<dyn OutboxStorePort> {
         let repository = PostgresOutboxClaimRepository::new(self.database.clone());
         Arc::new(OutboxStoreAdapter::new(Arc::new(repository), PATIENCE))
     }
 
-    fn maintenance(&self) -> Arc<dyn OutboxMaintenancePort> {
-        Arc::new(OutboxReaper::new(self.database.clone()))
+    pub(crate) fn maintenance(&self) -> OutboxReaper {
+        OutboxReaper::new(self.database.clone())
     }
 
-    fn operations(&self) -> Arc<dyn OutboxOperationsPort> {
-        Arc::new(OutboxEventRepository::new(self.database.clone()))
+    pub(crate) fn operations(&self) -> OutboxEventRepository {
+        OutboxEventRepository::new(self.database.clone())
     }
 
-    fn statistics(&self) -> Arc<dyn OutboxStatisticsPort> {
-        Arc::new(OutboxEventRepository::new(self.database.clone()))
-    }
-
-    fn inbox(&self) -> Arc<dyn InboxPort<Self::Tx>> {
-        Arc::new(PostgresInbox::new(self.database.clone()))
-    }
-
-    fn parking(&self) -> Arc<dyn ParkingPort> {
-        Arc::new(PostgresInbox::new(self.database.clone()))
-    }
-
-    fn leadership(&self) -> Arc<dyn LeadershipPort> {
-        Arc::new(PostgresLeadership::new(self.database.clone()))
-    }
-
-    /// Ages every stored time instead of waiting. NULL stays NULL.
-    async fn advance(&self, by: Duration) {
+    /// Ages every stored time of events, lanes and claims instead of waiting. NULL stays NULL.
+    pub(crate) async fn advance(&self, by: Duration) {
         let by = format!("interval '{} microseconds'", by.as_micros());
         let aged = |table: &str, columns: &[&str]| {
             let set: Vec<_> = columns.iter().map(|column| format!("{column} = {column} - {by}")).collect();
@@ -193,9 +170,6 @@ impl OutboxHarness for Postgres {
             aged("outbox_lane", &["due_at"]),
             aged("outbox_claim", &["claimed_at", "lease_expires_at", "reaped_at"]),
             aged("outbox_due_floor", &["looked_at", "due_from", "next_look_at"]),
-            aged("outbox_leader", &["expires_at"]),
-            aged("outbox_inbox", &["processed_at"]),
-            aged("outbox_inbox_parked", &["parked_at"]),
         ]
         .concat();
         self.sql().await.execute(&text).await;
