@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use test_support::{checker::DuplicateReason, servers::Stop};
 
-use crate::world::{Outcome, World};
+use crate::world::{Outcome, World, load};
 
 /// Longer than several leases and confirm time-outs of these tests.
 const OUTAGE: Duration = Duration::from_secs(15);
@@ -15,7 +15,7 @@ async fn a_broker_outage_charges_no_event() -> Outcome {
     let world = World::alone("outage").await?;
     let rabbitmq = world.rabbitmq().await?;
     let (first, second) = (world.serve("relay-1").await?, world.serve("relay-2").await?);
-    let load = world.load(&[&first, &second]);
+    let load = load(&[&first, &second]);
     world.until_published_more(30).await?;
 
     rabbitmq.stop().await?;
@@ -43,7 +43,7 @@ async fn killing_restarting_or_pausing_either_server_under_load_loses_no_event()
     let world = World::alone("either").await?;
     let (postgres, rabbitmq) = (world.postgres().await?, world.rabbitmq().await?);
     let (first, second) = (world.serve("relay-1").await?, world.serve("relay-2").await?);
-    let load = world.load(&[&first, &second]);
+    let load = load(&[&first, &second]);
     world.until_published_more(30).await?;
 
     postgres.restart(Stop::Immediate).await?;

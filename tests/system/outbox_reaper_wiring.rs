@@ -4,14 +4,14 @@ use rustix::process::Signal;
 use system_tests::{AppProcess, eventually};
 use test_support::checker::DuplicateReason;
 
-use crate::world::{Outcome, PATIENCE, World, counter};
+use crate::world::{Outcome, PATIENCE, World, counter, load};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_expired_lease_is_returned_by_the_running_process() -> Outcome {
     let world = World::shared("reaper").await?;
     let serving = world.serve("serving").await?;
     let stopped = world.environment.relay("stopped").await?;
-    let load = world.load(&[&serving]);
+    let load = load(&[&serving]);
     stop_with_a_lease(&world, &stopped).await?;
 
     let returned = || async {

@@ -4,7 +4,7 @@ use rustix::process::Signal;
 use system_tests::{AppProcess, eventually, work_load::WorkLoad};
 use test_support::checker::DuplicateReason;
 
-use crate::world::{Outcome, PATIENCE, PORTFOLIO, World, complete_one, counter, read};
+use crate::world::{Outcome, PATIENCE, PORTFOLIO, World, complete_one, counter, load, read};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_work_log_created_over_http_is_applied_once_at_the_consumer() -> Outcome {
@@ -34,7 +34,7 @@ async fn a_relay_killed_while_publishing_loses_nothing() -> Outcome {
     let world = World::shared("killed").await?;
     let mut first = world.serve("relay-1").await?;
     let second = world.serve("relay-2").await?;
-    let load = world.load(&[&first, &second]);
+    let load = load(&[&first, &second]);
     world.until_published_more(30).await?;
 
     let mut tally = world.tally().await?;
@@ -59,7 +59,7 @@ async fn several_relays_publish_each_aggregate_in_order() -> Outcome {
     let world = World::shared("several").await?;
     let servers = [world.serve("serve-1").await?, world.serve("serve-2").await?];
     let relays = [world.environment.relay("relay-1").await?, world.environment.relay("relay-2").await?];
-    let load = world.load(&servers.iter().collect::<Vec<_>>());
+    let load = load(&servers.iter().collect::<Vec<_>>());
 
     let all: Vec<&AppProcess> = servers.iter().chain(&relays).collect();
     let published_by_all = || async {

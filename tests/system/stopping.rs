@@ -4,7 +4,7 @@ use rustix::process::Signal;
 use system_tests::{AppProcess, eventually};
 use test_support::checker::DuplicateReason;
 
-use crate::world::{Outcome, PATIENCE, World, complete_one, run};
+use crate::world::{Outcome, PATIENCE, World, complete_one, load, run};
 
 /// The exit code of a process that did not drain.
 const NOT_DRAINED: Option<i32> = Some(70);
@@ -14,7 +14,7 @@ async fn sigterm_drains_and_exits_zero_under_load() -> Outcome {
     let world = World::shared("sigterm").await?;
     let mut first = world.serve("relay-1").await?;
     let second = world.serve("relay-2").await?;
-    let load = world.load(&[&first, &second]);
+    let load = load(&[&first, &second]);
     world.until_published_more(30).await?;
 
     first.signal(Signal::TERM)?;
@@ -37,7 +37,7 @@ async fn a_second_signal_or_a_frozen_database_does_not_hold_the_process() -> Out
     let patient = world.environment.clone().with("APP__DATABASE__STATEMENT_TIMEOUT", "10m");
     let mut short_grace = patient.clone().with("APP__SERVICE__GRACE", "5s").serve("short-grace").await?;
     let mut long_grace = patient.with("APP__SERVICE__GRACE", "10m").serve("long-grace").await?;
-    let load = world.load(&[&short_grace, &long_grace]);
+    let load = load(&[&short_grace, &long_grace]);
     world.until_published_more(30).await?;
     let postgres = world.postgres().await?;
     postgres.pause().await?;

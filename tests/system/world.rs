@@ -145,7 +145,7 @@ impl World {
         let everything = "every event published and applied";
         let settled = |counts: &Counts| counts.published == counts.events && counts.applied == counts.events;
         let counts = self.until(everything, settled).await?;
-        let delivered = || async { (self.tap.count() as i64 >= counts.events).then_some(()) };
+        let delivered = || async { (i64::try_from(self.tap.count()).ok()? >= counts.events).then_some(()) };
         eventually("every event delivered", PATIENCE, delivered).await?;
         let leftovers = || async { self.tally().await.ok()?.leftovers().await.ok().filter(|left| *left == (0, 0)) };
         eventually("no lane and no claim", PATIENCE, leftovers).await?;
@@ -165,32 +165,32 @@ impl World {
         self.tally().await?.tell(&checker).await?;
         Ok(checker.report())
     }
-
-    /// Clients that create work logs one after the other, against these processes, until they are stopped.
-    pub(crate) fn load(&self, processes: &[&AppProcess]) -> Load {
-        let clients = WorkLoad::new(urls(processes), PATIENCE);
-        let (stop, created) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-        let mut tasks = JoinSet::new();
-        for _ in 0..CLIENTS {
-            let (clients, stop, created) = (clients.clone(), Arc::clone(&stop), Arc::clone(&created));
-            tasks.spawn(async move {
-                let mut completed = 0;
-                while !stop.load(Ordering::Relaxed) {
-                    let key = format!("load-{}", created.fetch_add(1, Ordering::Relaxed));
-                    clients.complete_one(PORTFOLIO, &key, 15).await?;
-                    completed += 1;
-                    // Paced, so that a test of a minute does not leave a hundred thousand events to check.
-                    tokio::time::sleep(Duration::from_millis(20)).await;
-                }
-                Ok(completed)
-            });
-        }
-        Load { clients, stop, tasks }
-    }
 }
 
 /// Clients side by side.
 const CLIENTS: usize = 4;
+
+/// Clients that create work logs one after the other, against these processes, until they are stopped.
+pub(crate) fn load(processes: &[&AppProcess]) -> Load {
+    let clients = WorkLoad::new(urls(processes), PATIENCE);
+    let (stop, created) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let mut tasks = JoinSet::new();
+    for _ in 0..CLIENTS {
+        let (clients, stop, created) = (clients.clone(), Arc::clone(&stop), Arc::clone(&created));
+        tasks.spawn(async move {
+            let mut completed = 0;
+            while !stop.load(Ordering::Relaxed) {
+                let key = format!("load-{}", created.fetch_add(1, Ordering::Relaxed));
+                clients.complete_one(PORTFOLIO, &key, 15).await?;
+                completed += 1;
+                // Paced, so that a test of a minute does not leave a hundred thousand events to check.
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            Ok(completed)
+        });
+    }
+    Load { clients, stop, tasks }
+}
 
 fn urls(processes: &[&AppProcess]) -> Vec<String> {
     processes.iter().map(|process| process.url("")).collect()
