@@ -1,5 +1,6 @@
 //! The command line.
 
+mod inbox;
 mod outbox;
 mod output;
 mod relay;
@@ -52,6 +53,9 @@ enum Command {
     /// Look at the outbox and act on its events.
     #[command(subcommand)]
     Outbox(outbox::OutboxCommand),
+    /// Look at what consumers have handled and parked, and act on it.
+    #[command(subcommand)]
+    Inbox(inbox::InboxCommand),
 }
 
 #[derive(Debug, Args)]
@@ -75,6 +79,7 @@ impl Cli {
             Command::Migrate => setup::migrate(&settings).await,
             Command::Config => print_settings(&settings),
             Command::Outbox(command) => command.run(&settings).await,
+            Command::Inbox(command) => command.run(&settings).await,
         }
     }
 }
