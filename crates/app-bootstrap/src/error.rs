@@ -67,12 +67,12 @@ pub enum BootstrapError {
     #[error("the process cannot be stopped in order")]
     Signals(#[from] SignalError),
     /// The inbox could not be read or changed.
-    #[error("the inbox was not changed")]
+    #[error("the inbox could not be read or changed")]
     Inbox(#[source] StoreError),
     /// The consumer could not be asked.
     #[error("the consumer could not be asked")]
     Unpark(#[from] AmqpError),
     /// An operator's action could not be done.
-    #[error("the outbox was not changed")]
+    #[error("the outbox could not be read or changed")]
     Operate(#[from] OperateError),
 }

@@ -30,7 +30,7 @@ pub struct ConsumerSettings {
     pub url: SecretString,
     /// Certificates (PEM) that are trusted besides the system's, for `amqps`.
     pub ca_certificates: Option<PathBuf>,
-    /// The name under which handled messages are recorded. Renaming makes the consumer handle everything anew.
+    /// The name that the broker shows; the name under which messages are recorded belongs to the handler.
     pub name: String,
     /// The queue to consume; it must exist. 1 to 255 bytes.
     pub queue: String,

@@ -25,13 +25,12 @@ const SHORT_NAMES: [(&str, &str); 3] = [
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
     /// A file that was asked for is not there, or no layer of it can be read.
-    #[error("the settings cannot be read from {}", file.display())]
+    #[error("the settings cannot be read from {}: {reason}", file.display())]
     Unreadable {
         /// The file.
         file: PathBuf,
-        /// Why.
-        #[source]
-        source: Box<ConfigError>,
+        /// Why, without the line at fault, which may hold a secret.
+        reason: String,
     },
     /// Every problem, all at once.
     #[error("{}", AllProblems(.0))]
@@ -59,16 +58,32 @@ pub struct Sources {
     pub profile: String,
     /// The environment.
     pub environment: BTreeMap<String, String>,
+    /// Variables of ours whose value is no text: refused, because leaving one out could leave a secret out.
+    pub not_text: Vec<String>,
 }
 
 impl Sources {
     /// The process's own: `APP_PROFILE` (default `local`) names `config/<profile>.toml`; `file` replaces that file.
     #[must_use]
     pub fn of_process(file: Option<PathBuf>) -> Self {
-        let environment: BTreeMap<_, _> =
-            std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?))).collect();
+        let (mut environment, mut not_text) = (BTreeMap::new(), Vec::new());
+        for (name, value) in std::env::vars_os() {
+            // A name that is no text is none of ours.
+            let Ok(name) = name.into_string() else { continue };
+            match value.into_string() {
+                Ok(value) => {
+                    environment.insert(name, value);
+                }
+                Err(_)
+                    if name.starts_with(ENVIRONMENT_PREFIX) || SHORT_NAMES.iter().any(|(short, _)| *short == name) =>
+                {
+                    not_text.push(name);
+                }
+                Err(_) => {}
+            }
+        }
         let profile = environment.get("APP_PROFILE").cloned().unwrap_or_else(|| "local".to_owned());
-        Self { file, directory: PathBuf::from("config"), profile, environment }
+        Self { file, directory: PathBuf::from("config"), profile, environment, not_text }
     }
 
     /// Reads all layers.
@@ -76,7 +91,9 @@ impl Sources {
     /// # Errors
     /// [`SettingsError`]; [`SettingsError::Invalid`] lists every problem at once, unknown keys included.
     pub fn load(&self) -> Result<Settings, SettingsError> {
-        let mut problems = Vec::new();
+        let not_text = self.not_text.iter();
+        let mut problems: Vec<_> =
+            not_text.map(|name| SettingProblem::new(name, "no text", "it must be UTF-8")).collect();
         let mut root = self.layers()?;
         let settings = loop {
             match serde_path_to_error::deserialize::<_, Settings>(Value::new(None, ValueKind::Table(root.clone()))) {
@@ -101,11 +118,13 @@ impl Sources {
             Some(file) => (file.clone(), true),
             None => (self.directory.join(format!("{}.toml", self.profile)), false),
         };
-        let unreadable = |source| SettingsError::Unreadable { file: file.clone(), source: Box::new(source) };
+        let unreadable =
+            |error: ConfigError| SettingsError::Unreadable { file: file.clone(), reason: without_lines(&error) };
         let mut environment: Map<String, String> = self.environment.clone().into_iter().collect();
         for (url, key) in SHORT_NAMES {
             // The more specific variable wins.
-            if let (Some(url), false) = (self.environment.get(url), environment.contains_key(key)) {
+            let named = environment.get(key).is_some_and(|value| !value.is_empty());
+            if let (Some(url), false) = (self.environment.get(url), named) {
                 environment.insert(key.to_owned(), url.clone());
             }
         }
@@ -122,6 +141,12 @@ impl Sources {
 
 fn file_source(file: &Path, required: bool) -> File<config::FileSourceFile, FileFormat> {
     File::new(&file.to_string_lossy(), FileFormat::Toml).required(required)
+}
+
+/// The parser's words without the excerpt of the file that it draws with bars.
+fn without_lines(error: &ConfigError) -> String {
+    let text = error.to_string();
+    text.lines().filter(|line| !line.contains('|')).map(str::trim).collect::<Vec<_>>().join(" ")
 }
 
 fn unreadable_key(error: &serde_path_to_error::Error<ConfigError>) -> SettingProblem {

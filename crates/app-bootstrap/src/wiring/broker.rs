@@ -1,18 +1,25 @@
 //! Where events go: the publisher of the settings, and what must stand on the broker.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use adapter_outbound::{
     DisabledOutboxMessagePublisher, OutboxMessagePublishAdapter, PublisherKind, StdoutOutboxMessagePublisher,
     amqp::TopologyError,
 };
 use application_core::ports::{MessagePublishPort, Random, ReadinessCheck};
+use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
 use crate::{error::BootstrapError, settings::Settings};
 
 /// How long to wait before the topology is looked at again while something is missing.
 const TOPOLOGY_PAUSE: Duration = Duration::from_secs(5);
+/// How long to wait before it is looked at again when all stands.
+const TOPOLOGY_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The publisher of this process.
 #[derive(Clone)]
@@ -20,24 +27,47 @@ pub(super) struct Broker {
     publisher: Arc<dyn MessagePublishPort>,
     amqp: Option<Arc<OutboxMessagePublishAdapter>>,
     connect_timeout: Duration,
+    topology: Arc<TopologyReadiness>,
+}
+
+/// What was wrong with the exchanges and queues when they were looked at last.
+#[derive(Debug, Default)]
+struct TopologyReadiness(Mutex<Option<String>>);
+
+impl TopologyReadiness {
+    fn set(&self, problem: Option<String>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = problem;
+    }
+}
+
+#[async_trait]
+impl ReadinessCheck for TopologyReadiness {
+    fn name(&self) -> &'static str {
+        "topology"
+    }
+
+    async fn check(&self) -> Result<(), String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone().map_or(Ok(()), Err)
+    }
 }
 
 impl Broker {
     pub(super) fn start(settings: &Settings, random: Arc<dyn Random>) -> Result<Self, BootstrapError> {
         let outbound = &settings.outbound;
         let connect_timeout = outbound.amqp.connect_timeout;
+        let topology = Arc::new(TopologyReadiness::default());
         Ok(match outbound.publisher {
             PublisherKind::Amqp => {
                 let amqp = Arc::new(OutboxMessagePublishAdapter::start(outbound, random)?);
                 let publisher = Arc::<OutboxMessagePublishAdapter>::clone(&amqp);
-                Self { publisher, amqp: Some(amqp), connect_timeout }
+                Self { publisher, amqp: Some(amqp), connect_timeout, topology }
             }
             PublisherKind::Stdout => {
-                Self { publisher: Arc::new(StdoutOutboxMessagePublisher::new()), amqp: None, connect_timeout }
+                Self { publisher: Arc::new(StdoutOutboxMessagePublisher::new()), amqp: None, connect_timeout, topology }
             }
             PublisherKind::Disabled => {
                 tracing::warn!("publishing is disabled: events wait as PENDING, nothing is claimed");
-                Self { publisher: Arc::new(DisabledOutboxMessagePublisher), amqp: None, connect_timeout }
+                Self { publisher: Arc::new(DisabledOutboxMessagePublisher), amqp: None, connect_timeout, topology }
             }
         })
     }
@@ -46,9 +76,9 @@ impl Broker {
         Arc::clone(&self.publisher)
     }
 
-    pub(super) fn check(&self) -> Option<Arc<dyn ReadinessCheck>> {
-        let amqp = self.amqp.as_ref()?;
-        Some(Arc::<OutboxMessagePublishAdapter>::clone(amqp))
+    pub(super) fn checks(&self) -> Vec<Arc<dyn ReadinessCheck>> {
+        let Some(amqp) = &self.amqp else { return Vec::new() };
+        vec![Arc::<OutboxMessagePublishAdapter>::clone(amqp), Arc::<TopologyReadiness>::clone(&self.topology)]
     }
 
     /// Waits for the broker once, and for what must stand on it.
@@ -63,7 +93,7 @@ impl Broker {
         }
     }
 
-    /// Looks for the topology, or declares it, until it stands; says what is missing meanwhile.
+    /// Looks for the topology, or declares it, again and again: what somebody deletes is missed, or declared anew.
     ///
     /// `known` is cancelled at the first answer of the broker, whatever it is.
     pub(super) fn keep_topology(
@@ -71,15 +101,19 @@ impl Broker {
         known: CancellationToken,
         cancel: CancellationToken,
     ) -> impl Future<Output = ()> + Send + 'static {
-        let amqp = self.amqp.clone();
+        let (amqp, readiness) = (self.amqp.clone(), Arc::clone(&self.topology));
         async move {
             let mut waiting = Some(known.drop_guard());
             let Some(amqp) = amqp else { return };
             while !cancel.is_cancelled() {
+                let mut pause = TOPOLOGY_PAUSE;
                 match amqp.prepare_topology().await {
-                    Ok(problems) if problems.is_empty() => return,
                     Ok(problems) => {
                         waiting = None;
+                        readiness.set(problems.first().map(ToString::to_string));
+                        if problems.is_empty() {
+                            pause = TOPOLOGY_INTERVAL;
+                        }
                         for problem in problems {
                             tracing::error!(%problem, "something is missing on the broker");
                         }
@@ -88,13 +122,17 @@ impl Broker {
                         // Without a connection nothing was looked at, and nothing can be published either.
                         if !matches!(error, TopologyError::Unavailable { .. }) {
                             waiting = None;
+                            readiness.set(Some(error.to_string()));
                         }
-                        tracing::error!(error = &error as &dyn std::error::Error, "the broker's topology is not known");
+                        tracing::error!(
+                            error = &error as &dyn std::error::Error,
+                            "the broker's topology is not as it must be"
+                        );
                     }
                 }
                 tokio::select! {
                     () = cancel.cancelled() => {}
-                    () = tokio::time::sleep(TOPOLOGY_PAUSE) => {}
+                    () = tokio::time::sleep(pause) => {}
                 }
             }
             drop(waiting);

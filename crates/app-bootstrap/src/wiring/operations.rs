@@ -16,7 +16,7 @@ pub(super) fn checks(database: &Database, broker: &Broker) -> Vec<Arc<dyn Readin
         Arc::new(DatabaseReadiness::new(database.clone())),
         Arc::new(SchemaReadiness::new(database.clone(), expected_versions())),
     ];
-    checks.extend(broker.check());
+    checks.extend(broker.checks());
     checks
 }
 
