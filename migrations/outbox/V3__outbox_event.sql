@@ -38,6 +38,9 @@ CREATE TABLE outbox_event (
     CONSTRAINT outbox_event_resolution_check CHECK (resolution IN ('skipped', 'discarded')),
     CONSTRAINT outbox_event_resolved_check CHECK ((resolved_at IS NULL) = (resolution IS NULL)),
     CONSTRAINT outbox_event_resolved_dead_check CHECK (resolved_at IS NULL OR status = 'DEAD'),
+    -- Infinity and years outside the calendar would make clients fail that read the row.
+    CONSTRAINT outbox_event_created_at_check CHECK (
+        created_at >= timestamptz '0001-01-01 00:00:00+00' AND created_at < timestamptz '10000-01-01 00:00:00+00'),
     CONSTRAINT outbox_event_attempts_check CHECK (attempts >= 0),
     CONSTRAINT outbox_event_replays_check CHECK (replays >= 0),
     CONSTRAINT outbox_event_aggregate_type_check CHECK (octet_length(aggregate_type) BETWEEN 1 AND 100),

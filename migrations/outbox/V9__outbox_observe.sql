@@ -30,19 +30,21 @@ CREATE FUNCTION outbox_statistics(
 LANGUAGE plpgsql STABLE SET plan_cache_mode = force_custom_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE
     v_open bigint;
+    v_failed_in_flight bigint;
 BEGIN
     SELECT count(*) INTO v_open FROM (
         SELECT FROM outbox_event e WHERE e.published_at IS NULL AND e.resolved_at IS NULL LIMIT p_cap) o;
     SELECT count(*) INTO failed FROM (SELECT FROM outbox_event e WHERE e.status = 'FAILED' LIMIT p_cap) f;
     SELECT count(*) INTO dead FROM (SELECT FROM outbox_event e WHERE e.status = 'DEAD' AND e.resolved_at IS NULL LIMIT p_cap) d;
-    SELECT coalesce(sum(f.events), 0) INTO in_flight
+    SELECT coalesce(sum(f.events), 0), coalesce(sum(f.failed_before), 0) INTO in_flight, v_failed_in_flight
       FROM outbox_claim c
      CROSS JOIN LATERAL unnest(c.lanes) AS w (lane)
       JOIN outbox_lane l ON l.lane = w.lane AND l.token = c.token
      CROSS JOIN LATERAL (
-           SELECT count(*) AS events FROM outbox_event e
+           SELECT count(*) AS events, count(*) FILTER (WHERE e.status = 'FAILED') AS failed_before FROM outbox_event e
             WHERE e.published_at IS NULL AND e.resolved_at IS NULL
               AND (e.lane, e.sequence) >= (l.lane, l.claimed_from) AND (e.lane, e.sequence) <= (l.lane, l.claimed_through)) f;
+    failed := greatest(failed - v_failed_in_flight, 0);
     pending := greatest(v_open - failed - dead - in_flight, 0);
     SELECT count(*) INTO blocked_lanes FROM (
         SELECT FROM outbox_lane l WHERE l.token IS NULL AND l.due_at IS NULL LIMIT p_cap) b;
@@ -52,8 +54,8 @@ BEGIN
       FROM (SELECT l.lane, l.floor FROM outbox_lane l WHERE l.token IS NULL ORDER BY l.due_at LIMIT p_cap / 10) w
      CROSS JOIN LATERAL (
            SELECT e.created_at, e.status FROM outbox_event e
-            WHERE e.published_at IS NULL AND e.resolved_at IS NULL
+            WHERE e.published_at IS NULL AND e.resolved_at IS NULL AND (e.replays = 0 OR e.status = 'DEAD')
               AND (e.lane, e.sequence) >= (w.lane, w.floor) AND (e.lane, e.sequence) <= (w.lane, 9223372036854775807)
             ORDER BY e.lane, e.sequence LIMIT 1) h
-     WHERE h.status = 'PENDING';
+     WHERE h.status <> 'DEAD';
 END $$;

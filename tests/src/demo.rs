@@ -16,7 +16,7 @@ use test_support::{
 use uuid::Uuid;
 
 use crate::{
-    AppEnvironment, AppProcess, ProcessError, TimedOut,
+    AppEnvironment, AppProcess, ProcessError, TimedOut, pause,
     tally::{Counts, Tally},
     tap::Tap,
     work_load::{LoadError, WorkLoad},
@@ -180,7 +180,7 @@ impl Stage {
                 let Counts { events, published, in_flight, applied, .. } = counts;
                 say(&format!("{events} events: {published} published, {in_flight} in flight, {applied} applied"));
             }
-            tokio::time::sleep(Duration::from_millis(100)).await;
+            pause().await;
         }
     }
 

@@ -9,4 +9,4 @@ pub mod tap;
 pub mod work_load;
 
 pub use app_process::{AppEnvironment, AppProcess, ProcessError};
-pub use patience::{TimedOut, eventually};
+pub use patience::{TimedOut, eventually, pause};

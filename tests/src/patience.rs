@@ -38,6 +38,11 @@ where
         if begun.elapsed() > within {
             return Err(TimedOut::new(what, within));
         }
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        pause().await;
     }
+}
+
+/// The pause between two looks at a condition that has a deadline of its own.
+pub async fn pause() {
+    tokio::time::sleep(Duration::from_millis(50)).await;
 }

@@ -1,9 +1,6 @@
 //! A tap on the exchange: sees every message that the relays publish.
 
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::StreamExt;
 use lapin::{
@@ -14,6 +11,8 @@ use lapin::{
 };
 use tokio::task::JoinHandle;
 use uuid::Uuid;
+
+use crate::patience::pause;
 
 /// A delivery, as far as order and loss need it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,7 +50,7 @@ impl Tap {
             loop {
                 // A broker that is restarted ends the stream; the queue is durable, so nothing is missed.
                 let _ = read(&url, &queue, &sink).await;
-                tokio::time::sleep(Duration::from_millis(200)).await;
+                pause().await;
             }
         });
         Ok(Self { seen, task })

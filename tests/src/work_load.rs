@@ -12,6 +12,8 @@ use reqwest::{Client, StatusCode};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use crate::patience::pause;
+
 /// A request that found no answer in time.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
@@ -142,7 +144,7 @@ impl WorkLoad {
                 Ok(answer) => last = answer.status().to_string(),
                 Err(error) => last = error.to_string(),
             }
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            pause().await;
         }
         Err(LoadError::NoAnswer { request: path.to_owned(), within: self.patience, last })
     }

@@ -16,7 +16,7 @@ pub struct DatabaseSettings {
     /// The way past a pooler, for what needs a session: migrations and LISTEN. Default: `url`.
     #[serde(serialize_with = "redacted_option")]
     pub direct_url: Option<SecretString>,
-    /// What the server shows in `pg_stat_activity`.
+    /// What the server shows in `pg_stat_activity`, with the purpose added to sessions of their own; 1 to 50 bytes.
     pub application_name: String,
     /// Encryption of the connection.
     pub tls: TlsSettings,
@@ -122,11 +122,11 @@ impl DatabaseSettings {
         if let Some(url) = &self.direct_url {
             check_url(&mut problems, "direct_url", url);
         }
-        if self.application_name.is_empty() || self.application_name.len() > 63 {
+        if self.application_name.is_empty() || self.application_name.len() > 50 {
             problems.push(SettingProblem::new(
                 "application_name",
                 format!("{:?}", self.application_name),
-                "1 to 63 bytes are needed",
+                "1 to 50 bytes are needed",
             ));
         }
         if self.tls.ca_file.is_some() && self.tls.mode == TlsMode::Disable {

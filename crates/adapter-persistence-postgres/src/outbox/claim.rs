@@ -168,12 +168,10 @@ impl PostgresOutboxClaimRepository {
     }
 }
 
-/// Times as microseconds: nothing depends on the session's date format, and ages are the database's. A time that no
-/// calendar knows, which another writer may have stored, is drawn to the edge: it must not make every claim fail.
+/// Times as microseconds: nothing depends on the session's date format, and ages are the database's.
 const CLAIMED: &str = "lane, sequence, id, aggregate_type, aggregate_id, event_type, payload, headers, attempts, replays, \
-     (least(greatest(extract(epoch FROM created_at), -62135596800), 253402300799) * 1000000)::bigint, \
-     ((extract(epoch FROM statement_timestamp()) \
-       - least(greatest(extract(epoch FROM created_at), -62135596800), 253402300799)) * 1000000)::bigint";
+     (extract(epoch FROM created_at) * 1000000)::bigint, \
+     (extract(epoch FROM statement_timestamp() - created_at) * 1000000)::bigint";
 
 const SETTLED: &str = "stale, events, lanes, postponed";
 

@@ -134,6 +134,7 @@ async fn insert(sql: &mut Sql, column: &str, expression: &str) -> Result<u64, sq
         ("event_type", "'e'".to_owned()),
         ("payload", "'1'".to_owned()),
         ("headers", "'{}'".to_owned()),
+        ("created_at", "statement_timestamp()".to_owned()),
     ];
     for (name, value) in &mut values {
         if *name == column {
@@ -171,6 +172,9 @@ async fn the_tables_constraints_hold_the_bounds_of_the_core() {
         ("headers", "'{\"a\": 1}'".to_owned(), "outbox_event_headers_check"),
         ("headers", "'[\"a\"]'".to_owned(), "outbox_event_headers_check"),
         ("headers", "'{\"a\": [\"b\"]}'".to_owned(), "outbox_event_headers_check"),
+        ("created_at", "'infinity'".to_owned(), "outbox_event_created_at_check"),
+        ("created_at", "'-infinity'".to_owned(), "outbox_event_created_at_check"),
+        ("created_at", "'10000-01-01 00:00:00+00'".to_owned(), "outbox_event_created_at_check"),
         (
             "headers",
             format!("jsonb_build_object('a', repeat('x', {}))", bounds::MAX_HEADERS_BYTES),
@@ -193,7 +197,7 @@ async fn headers_that_the_core_lets_pass_are_taken_by_the_table() {
         let build = |count: usize| {
             EventHeaders::try_new((0..count).map(|n| (format!("{name}{n:05}"), "\"".to_owned())).collect())
         };
-        let count = (1..).take_while(|count| build(*count).is_ok()).last().expect("some fit");
+        let count = (1..20_000).take_while(|count| build(*count).is_ok()).last().expect("some fit");
         assert!(matches!(build(count + 1), Err(InvalidEvent::TooLong { field: EventField::Headers, .. })));
         fullest.push(build(count).expect("valid"));
     }

@@ -7,7 +7,7 @@ use application_core::{
     ports::{OutboxAppendPort, OutboxStorePort, UnitOfWork},
 };
 
-use super::support::{Fixture, event, events, fresh_id, ids, request};
+use super::support::{Fixture, event, events, ids, request};
 
 #[tokio::test]
 async fn a_claimed_event_is_invisible_to_a_second_relay() {
@@ -119,26 +119,6 @@ async fn a_lane_that_an_appender_holds_is_passed_by_and_had_by_waiting_for_it() 
     let runs = waiting.await.expect("ended");
     assert_eq!(runs.len(), 1);
     assert_eq!(runs[0].events.len(), 2, "it misses nothing of what the appender committed");
-}
-
-#[tokio::test]
-async fn a_time_that_no_calendar_knows_does_not_make_claims_fail() {
-    let fixture = Fixture::new("calendar").await;
-    let mut sql = fixture.sql().await;
-    for time in ["infinity", "-infinity", "4000-01-01 BC", "20000-01-01"] {
-        let id = fresh_id();
-        // A constraint may refuse it at once, which is as good.
-        let _refused = sql
-            .try_execute(&format!(
-                "INSERT INTO outbox_event (id, aggregate_type, aggregate_id, event_type, payload, created_at) \
-                 VALUES ('{id}', 'order', '{time}', 'Foreign', '1', '{time}')"
-            ))
-            .await;
-    }
-    fixture.append(&events("a", 1)).await;
-    let claim = fixture.claim().await;
-    fixture.store.acknowledge(claim.token, &claim.confirmed()).await.expect("settled");
-    assert_eq!(fixture.claim().await.runs, []);
 }
 
 #[tokio::test]

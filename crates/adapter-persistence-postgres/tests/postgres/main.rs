@@ -5,6 +5,7 @@
 mod append;
 mod claim;
 mod connection;
+mod contract;
 mod inbox;
 mod leadership;
 mod maintenance;

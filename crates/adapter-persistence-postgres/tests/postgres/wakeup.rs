@@ -31,7 +31,7 @@ fn counting(fixture: &Fixture) -> (ListenWakeup, Arc<AtomicU64>) {
     (listener, heard)
 }
 
-const LISTENER: &str = "FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%'";
+const LISTENER: &str = "FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE '%(listen)'";
 
 #[tokio::test]
 async fn many_calls_become_few_messages_and_the_last_call_is_heard() {
@@ -93,7 +93,6 @@ async fn a_listener_whose_server_process_is_frozen_connects_again() {
     control.stop_backend(pid).await.expect("stopped");
     wait_until("it came back", || listener.reconnects() >= 1 && listener.is_connected()).await;
     let before = heard.load(Ordering::Relaxed);
-    NotifyWakeup::start(&fixture.database, settings()).wake();
     let sender = NotifyWakeup::start(&fixture.database, settings());
     sender.wake();
     wait_until("the message is heard", || heard.load(Ordering::Relaxed) > before).await;
@@ -111,7 +110,7 @@ async fn a_sender_that_cannot_connect_owes_its_message_and_sends_it_later() {
     let mut sql = fixture.sql().await;
     sql.rows(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
-         WHERE datname = current_database() AND query LIKE 'SELECT pg_notify%' AND pid <> pg_backend_pid()",
+         WHERE datname = current_database() AND application_name LIKE '%(notify)'",
     )
     .await;
     let before = heard.load(Ordering::Relaxed);

@@ -215,12 +215,8 @@ impl World {
     /// Waits until this many sessions of this database wait for a lock.
     pub(crate) async fn until_sessions_wait(&self, sessions: i64) {
         let waiting = "pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
-        let met = async {
-            while self.count(waiting).await < sessions {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
-        tokio::time::timeout(Duration::from_secs(10), met).await.expect("sessions that wait for a lock");
+        let met = async { while self.count(waiting).await < sessions {} };
+        tokio::time::timeout(Duration::from_secs(15), met).await.expect("sessions that wait for a lock");
     }
 }
 

@@ -44,7 +44,7 @@ impl ListenWakeup {
     #[must_use]
     pub fn start(database: &Database, settings: WakeupSettings, on_wake: impl Fn() + Send + Sync + 'static) -> Self {
         let shared = Arc::new(Shared::default());
-        let listener = Listener { options: database.direct().clone(), settings, on_wake, shared: Arc::clone(&shared) };
+        let listener = Listener { options: database.direct("listen"), settings, on_wake, shared: Arc::clone(&shared) };
         let task = tokio::spawn(listener.run()).abort_handle();
         Self { shared, task }
     }

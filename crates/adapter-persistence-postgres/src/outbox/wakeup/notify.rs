@@ -42,7 +42,7 @@ impl NotifyWakeup {
     pub fn start(database: &Database, settings: WakeupSettings) -> Self {
         let (asked, sent) = (Arc::new(Notify::new()), Arc::new(AtomicU64::new(0)));
         let sender =
-            Sender { options: database.direct().clone(), settings, asked: Arc::clone(&asked), sent: Arc::clone(&sent) };
+            Sender { options: database.direct("notify"), settings, asked: Arc::clone(&asked), sent: Arc::clone(&sent) };
         let task = tokio::spawn(sender.run()).abort_handle();
         Self { shared: Arc::new(Shared { asked, sent, task }) }
     }
