@@ -124,6 +124,18 @@ impl AppEnvironment {
     /// # Errors
     /// [`ProcessError`].
     pub async fn serve(&self, name: &str) -> Result<AppProcess, ProcessError> {
+        self.start(name, "serve").await
+    }
+
+    /// Starts `app relay` on free ports and waits until it is ready.
+    ///
+    /// # Errors
+    /// [`ProcessError`].
+    pub async fn relay(&self, name: &str) -> Result<AppProcess, ProcessError> {
+        self.start(name, "relay").await
+    }
+
+    async fn start(&self, name: &str, command: &str) -> Result<AppProcess, ProcessError> {
         let (http, operations, ops) = (free_address()?, free_address()?, free_address()?);
         let environment = self
             .clone()
@@ -131,8 +143,8 @@ impl AppEnvironment {
             .with("APP__OPERATIONS__HEALTH_LISTEN", &operations.to_string())
             .with("APP__OPERATIONS__OPS_LISTEN", &ops.to_string())
             .with("APP__SERVICE__INSTANCE", name);
-        let mut process = environment.spawn(name, &["serve"], http, operations)?;
-        process.wait_until_ready(Duration::from_secs(30)).await?;
+        let mut process = environment.spawn(name, &[command], http, operations)?;
+        process.wait_until_ready(Duration::from_mins(1)).await?;
         Ok(process)
     }
 

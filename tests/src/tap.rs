@@ -1,9 +1,6 @@
 //! A tap on the exchange: sees every message that the relays publish.
 
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::StreamExt;
 use lapin::{

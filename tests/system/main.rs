@@ -1,1 +1,9 @@
 //! The whole system: real processes, real servers, real signals.
+
+mod command_line;
+mod faults;
+mod operations;
+mod outbox_reaper_wiring;
+mod relays;
+mod stopping;
+mod world;

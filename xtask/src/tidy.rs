@@ -45,6 +45,12 @@ pub const ALLOWED: &[Allowed] = &[
         reason: "it is the one place of its tests that waits for a condition with a deadline",
     },
     Allowed {
+        path: "tests/system/faults.rs",
+        what: "sleep",
+        reason: "a fault lasts for a while: no effect is waited for",
+    },
+    Allowed { path: "tests/system/world.rs", what: "sleep", reason: "it paces the load" },
+    Allowed {
         path: "crates/application-core/src/usecases/publish_pending_outbox_events/tests.rs",
         what: "sleep",
         reason: "its clock and its broker take time on the runtime's paused clock: nobody waits",

@@ -55,13 +55,17 @@ pub(crate) struct Limits {
 }
 
 impl Database {
-    /// Opens the pool and waits for a first connection.
+    /// Makes sure that the server lets us in, and opens the pool.
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] when the server cannot be reached within `pool.acquire_timeout`,
     /// [`StoreError::Refused`] when it does not let us in or the URL cannot be used.
     pub async fn connect(settings: &DatabaseSettings) -> Result<Self, StoreError> {
         let database = Self::connect_lazy(settings)?;
+        // The pool would try until its time is up, and then not say why.
+        let limit = database.limits().acquire;
+        let first = open(&connect_options(settings, &settings.url)?, limit).await?;
+        let _farewell = tokio::time::timeout(CLOSE_LIMIT, first.close()).await;
         let connection = database.pool().acquire().await.map_err(|e| from_sqlx(&e, database.limits().acquire))?;
         drop(connection);
         Ok(database)

@@ -1,7 +1,7 @@
 //! Why the process could not do what it was told, with the way out where there is one.
 
 use adapter_inbound::{
-    amqp::InvalidConsumerSettings,
+    amqp::{AmqpError, InvalidConsumerSettings},
     http::{HttpServerError, InvalidOperationsSettings},
 };
 use adapter_outbound::amqp::AmqpSetupError;
@@ -66,6 +66,12 @@ pub enum BootstrapError {
     /// Signals cannot be listened to.
     #[error("the process cannot be stopped in order")]
     Signals(#[from] SignalError),
+    /// The inbox could not be read or changed.
+    #[error("the inbox was not changed")]
+    Inbox(#[source] StoreError),
+    /// The consumer could not be asked.
+    #[error("the consumer could not be asked")]
+    Unpark(#[from] AmqpError),
     /// An operator's action could not be done.
     #[error("the outbox was not changed")]
     Operate(#[from] OperateError),

@@ -69,7 +69,16 @@ impl Process {
         let relay = outbox.relay(self.broker.publisher())?;
         let leader = outbox.maintenance_leader();
         let (reaper, statistics) = (outbox.reaper(), outbox.statistics());
-        self.tasks.spawn(relay.run(self.cancel.clone()));
+        let (topology_known, cancel) = (CancellationToken::new(), self.cancel.clone());
+        self.tasks.spawn(self.broker.keep_topology(topology_known.clone(), cancel.clone()));
+        self.tasks.spawn(async move {
+            // An event sent before the declared queue is bound would pass that queue by as soon as another one is bound.
+            tokio::select! {
+                () = topology_known.cancelled() => {}
+                () = cancel.cancelled() => {}
+            }
+            relay.run(cancel).await;
+        });
         self.tasks.spawn(leader.run(self.cancel.clone()));
         self.every("reaper", self.settings.outbox.reaper.every, move || {
             let reaper = Arc::clone(&reaper);
@@ -79,7 +88,6 @@ impl Process {
             let statistics = Arc::clone(&statistics);
             async move { statistics.run_once().await }
         });
-        self.tasks.spawn(self.broker.keep_topology(self.cancel.clone()));
         Ok(())
     }
 

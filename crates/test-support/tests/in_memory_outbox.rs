@@ -240,11 +240,12 @@ mod transactions {
     async fn an_overdue_claim_gets_a_lane_between_two_appenders() {
         let (outbox, clock) = outbox();
         append(&outbox, &[new_event("a").build()]).await;
+        let overdue = ClaimRequest { scope: ClaimScope::Overdue, ..request(2) };
+        assert_eq!(outbox.claim(&overdue).await.unwrap(), [], "it is due, but not for long");
         clock.advance(Duration::from_secs(1));
         let mut tx = outbox.unit_of_work().begin().await.unwrap();
         outbox.append(&mut tx, &[new_event("a").build()]).await.unwrap();
         assert_eq!(outbox.claim(&request(1)).await.unwrap(), []);
-        let overdue = ClaimRequest { scope: ClaimScope::Overdue, ..request(2) };
         assert_eq!(outbox.claim(&overdue).await.unwrap(), [], "it does not wait for ever");
         let mut claiming = pin!(outbox.claim(&overdue));
         assert!(poll!(claiming.as_mut()).is_pending());

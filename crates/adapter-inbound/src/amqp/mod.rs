@@ -8,6 +8,15 @@
 //! # Whose fault a failure is
 //! [`retry`] says how a database that is away is told from a message that cannot be handled.
 
+//! # What the client library cannot read
+//! The library reads properties before this module sees them, and two kinds of messages stop it there:
+//! - A short string that is not UTF-8 ends the connection. The message stays in its queue, and nothing behind it is
+//!   consumed until somebody removes it; readiness says `failed to parse`
+//!   (test `a_message_that_the_client_library_cannot_read_stays_in_its_queue_and_readiness_says_so`).
+//! - Headers nested more than about a thousand levels deep (a hundred in a debug build) overflow the stack of its thread
+//!   and abort the process. Where publishers are not trusted, start the process with `RUST_MIN_STACK=67108864`, which is
+//!   enough for whatever fits a frame of 128 KiB in a release build.
+
 mod connection;
 mod consumer;
 mod decode;

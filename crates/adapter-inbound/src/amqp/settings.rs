@@ -275,7 +275,7 @@ mod tests {
             ..ConsumerSettings::default()
         };
         let problems = settings.problems();
-        let keys: Vec<_> = problems.iter().map(|problem| problem.key).collect();
+        let keys: Vec<_> = problems.iter().map(|problem| problem.key.as_str()).collect();
         assert_eq!(
             keys,
             [

@@ -153,19 +153,13 @@ impl Worker {
         closing: &CancellationToken,
     ) -> Result<Pass, AmqpError> {
         let limit = self.settings.connect_timeout;
-        // Other lanes may park meanwhile; only what was there at the start can be this aggregate's.
-        let (mut messages, mut left) = (0, None);
+        let mut messages = 0;
         loop {
             let getting = channel.basic_get(short(&self.settings.parking_queue), BasicGetOptions::default());
             let Some(parked) = within(limit, "reading the parking queue", getting).await? else { break };
             if let Some(pass) = self.again(&parked, request, &mut messages, closing).await? {
                 return Ok(pass);
             }
-            let remaining = left.map_or(parked.message_count, |left: u32| left.saturating_sub(1));
-            if remaining == 0 {
-                break;
-            }
-            left = Some(remaining);
         }
         Ok(Pass::Emptied { messages })
     }

@@ -157,7 +157,7 @@ mod tests {
             ..OperationsSettings::default()
         };
         let error = settings.check().unwrap_err();
-        let keys: Vec<_> = error.problems.iter().map(|problem| problem.key).collect();
+        let keys: Vec<_> = error.problems.iter().map(|problem| problem.key.as_str()).collect();
         assert_eq!(keys, ["ops_token", "request_timeout", "header_timeout", "max_body_bytes", "max_connections"]);
         assert!(!format!("{settings:?} {error} {error:?}").contains("short token"));
         assert_eq!(OperationsSettings::default().problems(), []);

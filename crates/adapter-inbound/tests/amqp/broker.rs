@@ -33,7 +33,7 @@ pub(crate) struct Broker {
     pub(crate) url: String,
     pub(crate) queue: String,
     pub(crate) parking_queue: String,
-    arguments: FieldTable,
+    queue_type: QueueType,
     connection: Connection,
     channel: Channel,
 }
@@ -53,13 +53,8 @@ impl Broker {
 
     pub(crate) async fn at(url: &str, queue: &str, queue_type: QueueType) -> Self {
         let (connection, channel) = connect(url).await;
-        let mut arguments = FieldTable::default();
-        arguments.insert("x-single-active-consumer".into(), AMQPValue::Boolean(true));
-        if matches!(queue_type, QueueType::Quorum) {
-            arguments.insert("x-queue-type".into(), AMQPValue::LongString("quorum".into()));
-        }
         let (url, queue, parking_queue) = (url.to_owned(), queue.to_owned(), format!("{queue}.parking"));
-        let broker = Self { url, queue, parking_queue, arguments, connection, channel };
+        let broker = Self { url, queue, parking_queue, queue_type, connection, channel };
         broker.declare_work_queue().await;
         broker.declare_parking_queue(FieldTable::default()).await;
         broker
@@ -71,14 +66,19 @@ impl Broker {
     }
 
     pub(crate) async fn declare_work_queue(&self) {
-        self.declare(&self.queue, self.arguments.clone()).await;
+        let mut arguments = FieldTable::default();
+        arguments.insert("x-single-active-consumer".into(), AMQPValue::Boolean(true));
+        self.declare(&self.queue, arguments).await;
     }
 
     pub(crate) async fn declare_parking_queue(&self, arguments: FieldTable) {
         self.declare(&self.parking_queue, arguments).await;
     }
 
-    async fn declare(&self, queue: &str, arguments: FieldTable) {
+    async fn declare(&self, queue: &str, mut arguments: FieldTable) {
+        if matches!(self.queue_type, QueueType::Quorum) {
+            arguments.insert("x-queue-type".into(), AMQPValue::LongString("quorum".into()));
+        }
         let options = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
         self.channel.queue_declare(queue.into(), options, arguments).await.unwrap();
     }

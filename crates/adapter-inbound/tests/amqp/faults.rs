@@ -1,9 +1,12 @@
 //! Faults around the consumer: the broker, the connection, the queue, the database.
 
+use std::sync::{Arc, OnceLock};
+
 use adapter_inbound::amqp::ConsumerSignal;
+use application_core::ports::StoreError;
 use lapin::types::FieldTable;
 use test_support::{
-    in_memory::{Operation, StoreErrorKind},
+    in_memory::{InMemoryOutbox, Operation, StoreErrorKind},
     servers::{self, Options},
 };
 
@@ -35,6 +38,31 @@ async fn a_database_that_is_away_costs_no_try_and_nothing_is_taken_meanwhile() {
         assert_eq!(world.left_in_queue().await, 0);
         assert_eq!(world.broker.ready(&world.broker.parking_queue).await, 0);
     }
+}
+
+#[tokio::test]
+async fn a_message_that_meets_outage_after_outage_is_handled_in_the_end() {
+    // Each try fails with the database, and so does the lookup that asks whether the database works.
+    let outages = 20;
+    let inbox = Arc::new(OnceLock::<InMemoryOutbox>::new());
+    let failing = Arc::clone(&inbox);
+    let world = World::new("outages", move |_, _, tries| {
+        if tries > outages {
+            return Step::Apply;
+        }
+        failing.get().unwrap().fail_next_of(Operation::Inbox, 2, StoreErrorKind::Unavailable);
+        Step::Fail(StoreError::Unavailable { source: "connection reset".into() }.into())
+    })
+    .await;
+    inbox.set(world.inbox.clone()).unwrap();
+    let running = world.start();
+    world.publish("a", [1, 2]).await;
+    let seen = |signal| world.journal.count(|seen| *seen == signal);
+    world.eventually("both messages are handled", async || world.journal.of("a") == [1, 2]).await;
+    assert_eq!(seen(ConsumerSignal::StoreUnavailable), 40);
+    assert_eq!(seen(ConsumerSignal::StoreAvailable), 40);
+    running.stopped().await;
+    assert_eq!(world.broker.ready(&world.broker.parking_queue).await, 0);
 }
 
 #[tokio::test]

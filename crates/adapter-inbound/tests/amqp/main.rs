@@ -6,6 +6,7 @@ mod effects;
 mod faults;
 mod order;
 mod parking;
+mod raw_frames;
 mod stop;
 mod unparking;
 mod world;

@@ -9,7 +9,7 @@ use adapter_inbound::amqp::{ConsumerSignal, UnparkRequest, request_unpark};
 use application_core::outbox::{AggregateId, AggregateType, EventId};
 
 use crate::{
-    broker::eventually,
+    broker::{Broker, QueueType, eventually},
     world::{Step, World, event_id},
 };
 
@@ -22,14 +22,13 @@ fn request(aggregate: &str) -> UnparkRequest {
 }
 
 /// A world in which `a` and `b` fail at their second message until they are mended.
-async fn parked_world(hint: &str) -> (World, Arc<AtomicBool>) {
+async fn parked_world(hint: &str, queue_type: QueueType) -> (World, Arc<AtomicBool>) {
     let mended = Arc::new(AtomicBool::new(false));
     let state = Arc::clone(&mended);
-    let world = World::new(hint, move |_, sequence, _| match sequence {
+    let world = World::on(Broker::shared(hint, queue_type).await, move |_, sequence, _| match sequence {
         2 if !state.load(Ordering::SeqCst) => Step::Reject,
         _ => Step::Apply,
-    })
-    .await;
+    });
     (world, mended)
 }
 
@@ -40,14 +39,20 @@ async fn until_parked(world: &World, count: u32) {
 
 #[tokio::test]
 async fn parked_messages_are_handled_in_order_before_later_ones() {
-    let (world, mended) = parked_world("unpark").await;
+    for queue_type in [QueueType::Classic, QueueType::Quorum] {
+        let (world, mended) = parked_world("unpark", queue_type).await;
+        unpark_one_after_the_other(&world, &mended).await;
+    }
+}
+
+async fn unpark_one_after_the_other(world: &World, mended: &AtomicBool) {
     let running = world.start();
     for sequence in 1..=4 {
         for aggregate in ["a", "b", "c"] {
             world.publish(aggregate, [sequence]).await;
         }
     }
-    until_parked(&world, 9).await;
+    until_parked(world, 9).await;
     mended.store(true, Ordering::SeqCst);
     // A message that comes before the request is parked, one that comes after it is not.
     world.publish("b", [5]).await;
@@ -61,7 +66,7 @@ async fn parked_messages_are_handled_in_order_before_later_ones() {
     .await;
     assert_eq!(world.mark("b").await, None);
     // The others are where they were.
-    until_parked(&world, 6).await;
+    until_parked(world, 6).await;
     assert!(world.mark("a").await.is_some());
     for aggregate in ["a", "c"] {
         request_unpark(&world.settings, &request(aggregate)).await.unwrap();
@@ -74,7 +79,7 @@ async fn parked_messages_are_handled_in_order_before_later_ones() {
 
 #[tokio::test]
 async fn an_aggregate_whose_message_fails_again_stays_parked_until_it_is_discarded() {
-    let (world, _) = parked_world("stuck").await;
+    let (world, _) = parked_world("stuck", QueueType::Classic).await;
     let running = world.start();
     world.publish("a", 1..=3).await;
     until_parked(&world, 2).await;
@@ -95,7 +100,7 @@ async fn an_aggregate_whose_message_fails_again_stays_parked_until_it_is_discard
 
 #[tokio::test]
 async fn a_request_for_an_aggregate_without_parked_messages_lifts_its_mark() {
-    let (world, mended) = parked_world("empty").await;
+    let (world, mended) = parked_world("empty", QueueType::Classic).await;
     let running = world.start();
     world.publish("a", 1..=2).await;
     world.broker.take_parked(1).await;

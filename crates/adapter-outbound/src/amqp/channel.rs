@@ -3,7 +3,7 @@
 //! Only this task publishes on the channel. The client numbers a message and queues its frames in two steps; two tasks
 //! could do so in different orders, and each would then be told the fate of the other's message.
 
-use std::{future::poll_fn, pin::Pin, sync::Arc, time::Duration};
+use std::{collections::VecDeque, future::poll_fn, pin::Pin, sync::Arc, time::Duration};
 
 use application_core::outbox::{FailureClass, PublishFailure};
 use lapin::{Channel, Confirmation, options::BasicPublishOptions, types::ShortString};
@@ -44,7 +44,8 @@ pub(super) struct ChannelTask {
     link: Arc<Link>,
     open_timeout: Duration,
     requests: mpsc::UnboundedReceiver<Request>,
-    waiting: Vec<Request>,
+    /// Taken over and not sent yet, in order.
+    waiting: VecDeque<Request>,
     open: Option<Open>,
     in_flight: InFlight<Sent, Confirm>,
     returns: Returns,
@@ -66,7 +67,7 @@ impl ChannelTask {
             link,
             open_timeout,
             requests,
-            waiting: Vec::with_capacity(BATCH),
+            waiting: VecDeque::with_capacity(BATCH),
             open: None,
             in_flight: InFlight::new(),
             returns: Returns::default(),
@@ -76,19 +77,21 @@ impl ChannelTask {
     }
 
     async fn run(mut self) {
+        let mut taken = Vec::with_capacity(BATCH);
         loop {
-            let room = self.room();
+            self.send_waiting().await;
+            let room = if self.waiting.is_empty() { self.room() } else { 0 };
             let idle = self.open.is_some() && self.in_flight.is_empty();
             tokio::select! {
                 biased;
                 completed = poll_fn(|cx| self.in_flight.poll_completed(cx)), if !self.in_flight.is_empty() => {
                     self.settle(completed);
                 }
-                taken = self.requests.recv_many(&mut self.waiting, room), if room > 0 => {
-                    if taken == 0 {
+                count = self.requests.recv_many(&mut taken, room), if room > 0 => {
+                    if count == 0 {
                         break;
                     }
-                    self.send_waiting().await;
+                    self.waiting.extend(taken.drain(..));
                 }
                 () = sleep(IDLE), if idle => self.close_channel(),
             }
@@ -101,6 +104,7 @@ impl ChannelTask {
         self.close_channel();
     }
 
+    /// How many messages may be sent now.
     fn room(&self) -> usize {
         match &self.open {
             Some(open) if open.proven => BATCH,
@@ -110,11 +114,14 @@ impl ChannelTask {
     }
 
     async fn send_waiting(&mut self) {
-        for request in std::mem::take(&mut self.waiting) {
+        while self.room() > 0
+            && let Some(request) = self.waiting.pop_front()
+        {
             if request.answer.is_closed() {
                 continue;
             }
             match self.open_channel().await {
+                // The channel may have been replaced: then this message is the first one on it, and the last for now.
                 Ok(channel) => self.send(channel, request),
                 Err(reason) => {
                     fail(request.answer, &reason);
@@ -168,7 +175,8 @@ impl ChannelTask {
     /// Answers whoever waits for these messages.
     fn settle(&mut self, completed: Vec<(Sent, Answer)>) {
         let mut broken = None;
-        for (sent, answer) in self.returns.attribute(completed, self.in_flight.tags_mut()) {
+        let nothing_left = self.in_flight.is_empty();
+        for (sent, answer) in self.returns.attribute(completed, self.in_flight.tags_mut(), nothing_left) {
             let result = outcome(&answer, sent.returned.as_deref(), sent.bytes);
             match (&answer, &mut self.open) {
                 (Ok(Confirmation::Ack(_) | Confirmation::Nack(_)), Some(open)) => open.proven = true,
@@ -232,6 +240,9 @@ impl ChannelTask {
     }
 
     fn fail_waiting(&mut self, reason: &str) {
+        for request in self.waiting.drain(..) {
+            fail(request.answer, reason);
+        }
         while let Ok(request) = self.requests.try_recv() {
             fail(request.answer, reason);
         }

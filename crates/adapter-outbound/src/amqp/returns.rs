@@ -10,6 +10,8 @@
 //! 3. A confirm that completed *with another message's* return proves nothing about its own message: its own return may
 //!    still stand in line. It is held until a later confirm finds the line empty, or no message is left on its way.
 
+use std::collections::{HashMap, HashSet};
+
 use application_core::outbox::PublishFailure;
 use lapin::{Confirmation, message::BasicReturnMessage};
 use tokio::sync::oneshot;
@@ -37,30 +39,35 @@ impl Returns {
     /// Takes in confirms and hands out those whose meaning is certain, some of them from earlier calls.
     ///
     /// `completed` MUST hold all confirms that completed before any in it, and were not handed in before; `in_flight`
-    /// are the messages that have no confirm yet.
+    /// are the messages that have no confirm yet, none if `nothing_left`.
     pub(super) fn attribute<'a>(
         &mut self,
         completed: Vec<(Sent, Answer)>,
         in_flight: impl Iterator<Item = &'a mut Sent>,
+        nothing_left: bool,
     ) -> Vec<(Sent, Answer)> {
-        let mut in_flight: Vec<_> = in_flight.collect();
         let mut arrived: Vec<_> = completed.into_iter().map(Arrived::from).collect();
-        for at in 0..arrived.len() {
-            let Some((id, text)) = arrived.get_mut(at).and_then(|one| one.carried.take()) else { continue };
-            let waiting = self.held.iter_mut().chain(in_flight.iter_mut().map(|sent| &mut **sent));
-            let all = arrived.iter_mut().map(|one| &mut one.sent).chain(waiting);
-            let mut found = false;
-            for sent in all.filter(|sent| Some(sent.id) == id) {
-                sent.returned = Some(text.clone());
-                found = true;
+        let returned: HashMap<_, _> = arrived.iter_mut().filter_map(|one| one.carried.take()).collect();
+        if !returned.is_empty() {
+            let mut found = HashSet::new();
+            let mut mark = |sent: &mut Sent| {
+                // An event that was sent twice is marked twice: no ack of it may be believed.
+                if let Some(text) = returned.get(&Some(sent.id)) {
+                    sent.returned = Some(text.clone());
+                    found.insert(Some(sent.id));
+                }
+            };
+            for one in &mut arrived {
+                mark(&mut one.sent);
             }
-            if !found {
-                tracing::warn!(?id, reason = text, "the broker returned a message that nobody waits for");
+            self.held.iter_mut().for_each(&mut mark);
+            in_flight.for_each(&mut mark);
+            for (id, reason) in returned.iter().filter(|(id, _)| !found.contains(*id)) {
+                tracing::warn!(?id, reason, "the broker returned a message that nobody waits for");
             }
         }
         // Confirms of one call completed in an unknown order, but after those of earlier calls.
         let line_was_empty = arrived.iter().any(|one| one.found_line_empty);
-        let nothing_left = in_flight.is_empty();
         let mut certain = self.release(line_was_empty || nothing_left);
         for Arrived { sent, answer, carried_others, .. } in arrived {
             let doubtful = carried_others && sent.returned.is_none() && matches!(answer, Ok(Confirmation::Ack(_)));
@@ -145,7 +152,7 @@ mod tests {
     #[test]
     fn a_return_handed_to_another_message_reaches_its_own() {
         let mut returns = Returns::default();
-        let certain = returns.attribute(vec![acked(sent(1), Some(2)), acked(sent(2), None)], std::iter::empty());
+        let certain = returns.attribute(vec![acked(sent(1), Some(2)), acked(sent(2), None)], std::iter::empty(), true);
         assert_eq!(told(certain), BTreeMap::from([(1, false), (2, true)]));
     }
 
@@ -153,9 +160,9 @@ mod tests {
     fn two_returns_that_were_swapped_are_both_found_even_if_their_confirms_are_seen_apart() {
         let mut returns = Returns::default();
         let mut one = sent(1);
-        let certain = returns.attribute(vec![acked(sent(2), Some(1))], std::iter::once(&mut one));
+        let certain = returns.attribute(vec![acked(sent(2), Some(1))], std::iter::once(&mut one), false);
         assert_eq!(told(certain), BTreeMap::new(), "nothing is known of 2 yet");
-        let certain = returns.attribute(vec![acked(one, Some(2))], std::iter::empty());
+        let certain = returns.attribute(vec![acked(one, Some(2))], std::iter::empty(), true);
         assert_eq!(told(certain), BTreeMap::from([(1, true), (2, true)]));
     }
 
@@ -163,9 +170,9 @@ mod tests {
     fn a_held_ack_is_believed_once_a_later_confirm_found_the_line_empty() {
         let mut returns = Returns::default();
         let (mut one, mut three) = (sent(1), sent(3));
-        let certain = returns.attribute(vec![acked(sent(2), Some(1))], [&mut one, &mut three].into_iter());
+        let certain = returns.attribute(vec![acked(sent(2), Some(1))], [&mut one, &mut three].into_iter(), false);
         assert_eq!(told(certain), BTreeMap::new());
-        let certain = returns.attribute(vec![acked(one, None)], std::iter::once(&mut three));
+        let certain = returns.attribute(vec![acked(one, None)], std::iter::once(&mut three), false);
         assert_eq!(told(certain), BTreeMap::from([(1, true), (2, false)]));
     }
 
@@ -220,7 +227,8 @@ mod tests {
                     now.iter().map(|(n, carried)| acked(in_flight.remove(n).unwrap(), *carried)).collect();
                 let turn = draw.next().unwrap().index(batch.len());
                 batch.rotate_left(turn);
-                seen.extend(told(returns.attribute(batch, in_flight.values_mut())));
+                let nothing_left = in_flight.is_empty();
+                seen.extend(told(returns.attribute(batch, in_flight.values_mut(), nothing_left)));
             }
             let expected: BTreeMap<_, _> = routed.iter().enumerate().map(|(n, routed)| (n as u128, !routed)).collect();
             prop_assert_eq!(seen, expected);

@@ -1,6 +1,8 @@
 //! The command line.
 
+mod inbox;
 mod outbox;
+mod output;
 mod relay;
 mod serve;
 mod setup;
@@ -51,6 +53,9 @@ enum Command {
     /// Look at the outbox and act on its events.
     #[command(subcommand)]
     Outbox(outbox::OutboxCommand),
+    /// Look at what consumers have handled and parked, and act on it.
+    #[command(subcommand)]
+    Inbox(inbox::InboxCommand),
 }
 
 #[derive(Debug, Args)]
@@ -74,12 +79,12 @@ impl Cli {
             Command::Migrate => setup::migrate(&settings).await,
             Command::Config => print_settings(&settings),
             Command::Outbox(command) => command.run(&settings).await,
+            Command::Inbox(command) => command.run(&settings).await,
         }
     }
 }
 
-#[expect(clippy::print_stdout, reason = "this is the command's result")]
 fn print_settings(settings: &Settings) -> Result<ExitCode, BootstrapError> {
-    println!("{}", settings.redacted()?);
+    output::line(settings.redacted()?);
     Ok(ExitCode::SUCCESS)
 }

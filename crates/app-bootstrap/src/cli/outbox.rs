@@ -11,7 +11,7 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 use time::format_description::well_known::Rfc3339;
 
-use super::setup;
+use super::{output, setup};
 use crate::{error::BootstrapError, settings::Settings};
 
 #[derive(Debug, Subcommand)]
@@ -98,24 +98,18 @@ impl OutboxCommand {
     }
 }
 
-#[expect(clippy::print_stdout, reason = "this is the command's result")]
 async fn act(outbox: &OperateOutboxUseCase, id: EventId, action: &str) -> Result<(), BootstrapError> {
     match action {
         "requeued" => outbox.requeue(id).await?,
         "discarded" => outbox.discard(id).await?,
         _ => outbox.replay(id).await?,
     }
-    println!("1 event {action}: {id}");
+    output::line(format!("1 event {action}: {id}"));
     Ok(())
 }
 
-#[expect(clippy::print_stdout, reason = "this is the command's result")]
 fn print(value: &Value, json: bool, table: fn(&Value) -> String) {
-    if json {
-        println!("{value}");
-    } else {
-        println!("{}", table(value));
-    }
+    output::line(if json { value.to_string() } else { table(value) });
 }
 
 fn status(statistics: &OutboxStatistics) -> Value {

@@ -7,6 +7,7 @@ use adapter_persistence_postgres::{
 };
 use application_core::usecases::OperateOutboxUseCase;
 
+use super::output;
 use crate::{error::BootstrapError, migrations, outbox_config::OutboxConfig, settings::Settings, wakeup::RelayWakeup};
 
 /// How long a migrator waits for another one.
@@ -25,17 +26,16 @@ pub(crate) fn expected_versions() -> Vec<(History, i32)> {
     ]
 }
 
-#[expect(clippy::print_stdout, reason = "this is the command's result")]
 pub(super) async fn migrate(settings: &Settings) -> Result<ExitCode, BootstrapError> {
     let report = apply(&settings.database, &application_migrations(), LOCK_WAIT).await?;
     for migration in &report.applied {
-        println!("applied {migration}");
+        output::line(format!("applied {migration}"));
     }
     for (history, version) in &report.ahead {
-        println!("{history} is at version {version}, newer than this binary; nothing was changed there");
+        output::line(format!("{history} is at version {version}, newer than this binary; nothing was changed there"));
     }
     if report.applied.is_empty() {
-        println!("nothing to apply");
+        output::line("nothing to apply");
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -10,6 +10,9 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::wakeup::RelayWakeup;
 
+#[cfg(test)]
+mod tests;
+
 /// When the workers run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RelaySchedule {

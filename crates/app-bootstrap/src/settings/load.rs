@@ -125,7 +125,7 @@ fn file_source(file: &Path, required: bool) -> File<config::FileSourceFile, File
 }
 
 fn unreadable_key(error: &serde_path_to_error::Error<ConfigError>) -> SettingProblem {
-    SettingProblem::new(error.path().to_string(), "unreadable", error.inner().to_string())
+    SettingProblem::new(error.path().to_string(), "set", format!("it cannot be read: {}", error.inner()))
 }
 
 /// Takes the value at a dotted path out of the tree; `false`: there is none, so nothing more can be learnt.

@@ -3,6 +3,8 @@
 mod load;
 mod outbox;
 mod service;
+#[cfg(test)]
+mod tests;
 
 use std::time::Duration;
 

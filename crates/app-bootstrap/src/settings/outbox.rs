@@ -363,6 +363,8 @@ impl OutboxSettings {
         problems.extend(between("retention.every", retention.every, second, Duration::from_hours(24)));
         number(&mut problems, "retention.batch", retention.batch.into(), 1, 100_000);
         problems.extend(between("leader.lease", self.leader.lease, second * 3, Duration::from_mins(10)));
+        let notify = self.wakeup.notify.problems().into_iter();
+        problems.extend(notify.map(|problem| problem.within("wakeup.notify")));
         problems.extend(between("statistics.every", self.statistics.every, second, hour));
         problems
     }
@@ -412,6 +414,15 @@ mod tests {
         };
         let problems = settings.problems(Duration::from_secs(10));
         assert_eq!(problems, [SettingProblem::new("breaker.failures_in_a_row", 4, "it must be 1 to 3")]);
+    }
+
+    #[test]
+    fn bounds_of_the_wakeup_are_checked_with_the_outboxs() {
+        let mut settings = OutboxSettings::default();
+        settings.wakeup.notify.channel = "Not A Channel".to_owned();
+        let problems = settings.problems(Duration::from_secs(10));
+        assert_eq!(problems.len(), 1);
+        assert_eq!(problems[0].key, "wakeup.notify.channel");
     }
 
     #[test]

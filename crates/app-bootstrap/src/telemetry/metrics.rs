@@ -152,3 +152,130 @@ impl ConsumerObserver for ConsumerMetrics {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use adapter_inbound::amqp::ParkCause;
+    use application_core::{
+        outbox::FailureClass,
+        ports::{Destination, ReapReport},
+    };
+
+    use super::*;
+
+    /// What the page says after these reports.
+    fn page(report: impl FnOnce()) -> String {
+        let recorder = PrometheusBuilder::new()
+            .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &SECONDS)
+            .unwrap()
+            .build_recorder();
+        metrics::with_local_recorder(&recorder, report);
+        recorder.handle().render()
+    }
+
+    fn outbox(signals: &[OutboxSignal<'_>]) -> String {
+        page(|| signals.iter().for_each(|signal| OutboxMetrics::new().observe(signal)))
+    }
+
+    fn has(page: &str, line: &str) {
+        assert!(page.lines().any(|found| found == line), "{line} in\n{page}");
+    }
+
+    #[test]
+    fn claims_tell_busy_ones_from_idle_ones() {
+        let took = Duration::from_millis(3);
+        let claimed = |events, lanes| OutboxSignal::Claimed { events, lanes, took };
+        let page = outbox(&[claimed(0, 0), claimed(7, 2), claimed(1, 1)]);
+        has(&page, r#"outbox_claims_total{busy="false"} 1"#);
+        has(&page, r#"outbox_claims_total{busy="true"} 2"#);
+        has(&page, "outbox_claimed_events_total 8");
+        has(&page, "outbox_claimed_lanes_total 3");
+        has(&page, "outbox_claim_duration_seconds_count 3");
+        has(&page, r#"outbox_claim_duration_seconds_bucket{le="0.005"} 3"#);
+    }
+
+    #[test]
+    fn a_replay_is_published_and_leaves_the_lag_alone() {
+        let confirmed = |lag| OutboxSignal::Confirmed { took: Duration::from_millis(1), lag };
+        let page = outbox(&[confirmed(None), confirmed(Some(Duration::from_secs(2)))]);
+        has(&page, "outbox_published_total 2");
+        has(&page, "outbox_lag_seconds_sum 2");
+        has(&page, "outbox_lag_seconds_count 1");
+    }
+
+    #[test]
+    fn failures_and_deaths_are_labelled_by_every_class() {
+        for class in FailureClass::ALL {
+            let page = outbox(&[OutboxSignal::PublishFailed { class }, OutboxSignal::Died { class, events: 3 }]);
+            has(&page, &format!("outbox_publish_failures_total{{class=\"{class}\"}} 1"));
+            has(&page, &format!("outbox_dead_total{{class=\"{class}\"}} 3"));
+        }
+    }
+
+    #[test]
+    fn a_snapshot_sets_one_gauge_for_each_status_but_published() {
+        let statistics = OutboxStatistics {
+            pending: 1,
+            in_flight: 2,
+            failed: 3,
+            dead: 4,
+            blocked_aggregates: 5,
+            oldest_pending_age: Some(Duration::from_millis(1_500)),
+            ..OutboxStatistics::default()
+        };
+        let page = outbox(&[OutboxSignal::Statistics(statistics)]);
+        for (status, count) in [("pending", 1), ("in_flight", 2), ("failed", 3), ("dead", 4)] {
+            has(&page, &format!("outbox_events{{status=\"{status}\"}} {count}"));
+        }
+        assert!(!page.contains("published"), "{page}");
+        has(&page, "outbox_blocked_aggregates 5");
+        has(&page, "outbox_oldest_pending_age_seconds 1.5");
+        has(&page, "outbox_oldest_in_flight_age_seconds 0");
+    }
+
+    #[test]
+    fn a_breaker_that_closes_goes_back_to_zero() {
+        let destination = Destination::new("events");
+        let changed = |open| OutboxSignal::BreakerChanged { destination: &destination, open };
+        has(&outbox(&[changed(true)]), r#"outbox_breaker_open{destination="events"} 1"#);
+        has(&outbox(&[changed(true), changed(false)]), r#"outbox_breaker_open{destination="events"} 0"#);
+    }
+
+    #[test]
+    fn what_helpers_did_is_added_up() {
+        let settled = OutboxSignal::Settled { events: 4, postponed: 1, took: Duration::from_millis(1) };
+        let reaped = OutboxSignal::Reaped(ReapReport { claims: 2, lanes: 3, postponed: 0, dead: 0 });
+        let page = outbox(&[
+            settled.clone(),
+            settled,
+            reaped,
+            OutboxSignal::Stale { runs: 5 },
+            OutboxSignal::CleanedUp { events: 6 },
+            OutboxSignal::InboxCleanedUp { records: 7 },
+        ]);
+        has(&page, "outbox_settled_events_total 8");
+        has(&page, "outbox_postponed_lanes_total 2");
+        has(&page, "outbox_expired_claims_total 2");
+        has(&page, "outbox_expired_lanes_total 3");
+        has(&page, "outbox_stale_settlements_total 5");
+        has(&page, "outbox_cleaned_up_total 6");
+        has(&page, "inbox_cleaned_up_total 7");
+    }
+
+    #[test]
+    fn consumers_are_told_apart_and_parked_messages_by_their_cause() {
+        let page = page(|| {
+            for name in ["one", "two"] {
+                let name = ConsumerName::new(name);
+                ConsumerMetrics.observe(&name, &ConsumerSignal::Duplicate);
+                ConsumerMetrics.observe(&name, &ConsumerSignal::Parked { cause: ParkCause::Rejected });
+                ConsumerMetrics.observe(&name, &ConsumerSignal::StoreAvailable);
+            }
+        });
+        for name in ["one", "two"] {
+            has(&page, &format!("inbox_duplicates_total{{consumer=\"{name}\"}} 1"));
+            has(&page, &format!("inbox_parked_total{{consumer=\"{name}\",cause=\"rejected\"}} 1"));
+            has(&page, &format!("inbox_store_available{{consumer=\"{name}\"}} 1"));
+        }
+    }
+}

@@ -4,6 +4,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use adapter_outbound::{
     DisabledOutboxMessagePublisher, OutboxMessagePublishAdapter, PublisherKind, StdoutOutboxMessagePublisher,
+    amqp::TopologyError,
 };
 use application_core::ports::{MessagePublishPort, Random, ReadinessCheck};
 use tokio_util::sync::CancellationToken;
@@ -63,19 +64,31 @@ impl Broker {
     }
 
     /// Looks for the topology, or declares it, until it stands; says what is missing meanwhile.
-    pub(super) fn keep_topology(&self, cancel: CancellationToken) -> impl Future<Output = ()> + Send + 'static {
+    ///
+    /// `known` is cancelled at the first answer of the broker, whatever it is.
+    pub(super) fn keep_topology(
+        &self,
+        known: CancellationToken,
+        cancel: CancellationToken,
+    ) -> impl Future<Output = ()> + Send + 'static {
         let amqp = self.amqp.clone();
         async move {
+            let mut waiting = Some(known.drop_guard());
             let Some(amqp) = amqp else { return };
             while !cancel.is_cancelled() {
                 match amqp.prepare_topology().await {
                     Ok(problems) if problems.is_empty() => return,
                     Ok(problems) => {
+                        waiting = None;
                         for problem in problems {
                             tracing::error!(%problem, "something is missing on the broker");
                         }
                     }
                     Err(error) => {
+                        // Without a connection nothing was looked at, and nothing can be published either.
+                        if !matches!(error, TopologyError::Unavailable { .. }) {
+                            waiting = None;
+                        }
                         tracing::error!(error = &error as &dyn std::error::Error, "the broker's topology is not known");
                     }
                 }
@@ -84,6 +97,7 @@ impl Broker {
                     () = tokio::time::sleep(TOPOLOGY_PAUSE) => {}
                 }
             }
+            drop(waiting);
         }
     }
 

@@ -151,3 +151,134 @@ impl EventDraft {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use time::macros::datetime;
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::outbox::{
+        bounds::{MAX_AGGREGATE_ID_BYTES, MAX_AGGREGATE_TYPE_BYTES, MAX_EVENT_TYPE_BYTES, MAX_PAYLOAD_BYTES},
+        invalid::EventField,
+    };
+
+    const ID: EventId = EventId::new(Uuid::from_u128(0x0192_0000_0000_7000_8000_0000_0000_0001));
+
+    fn draft() -> EventDraft {
+        NewOutboxEvent::draft_raw(ID, ("order", "o-1"), "OrderPlaced", "{}")
+    }
+
+    fn named(aggregate_type: &str, aggregate_id: &str, event_type: &str) -> Result<NewOutboxEvent, InvalidEvent> {
+        NewOutboxEvent::draft_raw(ID, (aggregate_type, aggregate_id), event_type, "{}").build()
+    }
+
+    #[test]
+    fn an_event_has_what_its_draft_was_given() {
+        let event = NewOutboxEvent::draft(ID, ("order", "o-1"), "OrderPlaced", &[1, 2]).build().unwrap();
+        assert_eq!(event.id(), ID);
+        assert_eq!((event.aggregate_type().as_str(), event.aggregate_id().as_str()), ("order", "o-1"));
+        assert_eq!((event.event_type().as_str(), event.payload().as_str()), ("OrderPlaced", "[1,2]"));
+        assert_eq!(event.headers().iter().count(), 0);
+    }
+
+    #[test]
+    fn a_name_fills_its_bound_and_one_byte_more_is_refused() {
+        let too_long = |field, bound| Err(InvalidEvent::TooLong { field, bound, actual: bound + 1 });
+        let text = |bytes: usize| "x".repeat(bytes);
+        assert!(named(&text(MAX_AGGREGATE_TYPE_BYTES), "i", "e").is_ok());
+        assert!(named("t", &text(MAX_AGGREGATE_ID_BYTES), "e").is_ok());
+        assert!(named("t", "i", &text(MAX_EVENT_TYPE_BYTES)).is_ok());
+        assert_eq!(
+            named(&text(MAX_AGGREGATE_TYPE_BYTES + 1), "i", "e"),
+            too_long(EventField::AggregateType, MAX_AGGREGATE_TYPE_BYTES)
+        );
+        assert_eq!(
+            named("t", &text(MAX_AGGREGATE_ID_BYTES + 1), "e"),
+            too_long(EventField::AggregateId, MAX_AGGREGATE_ID_BYTES)
+        );
+        assert_eq!(
+            named("t", "i", &text(MAX_EVENT_TYPE_BYTES + 1)),
+            too_long(EventField::EventType, MAX_EVENT_TYPE_BYTES)
+        );
+    }
+
+    #[test]
+    fn an_empty_name_or_a_control_character_is_refused_by_its_field() {
+        assert_eq!(named("", "i", "e"), Err(InvalidEvent::Empty { field: EventField::AggregateType }));
+        assert_eq!(named("t", "", "e"), Err(InvalidEvent::Empty { field: EventField::AggregateId }));
+        assert_eq!(named("t", "i", ""), Err(InvalidEvent::Empty { field: EventField::EventType }));
+        for name in ["a\0", "a\n", "a\u{85}"] {
+            let refused = named("t", name, "e").unwrap_err();
+            assert!(
+                matches!(refused, InvalidEvent::Forbidden { field: EventField::AggregateId, offset: 1, .. }),
+                "{refused:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_payload_fills_its_bound_and_one_byte_more_is_refused() {
+        let of = |bytes: usize| {
+            NewOutboxEvent::draft_raw(ID, ("t", "i"), "e", format!("\"{}\"", "x".repeat(bytes - 2))).build()
+        };
+        assert_eq!(of(MAX_PAYLOAD_BYTES).unwrap().payload().as_str().len(), MAX_PAYLOAD_BYTES);
+        let (field, bound, actual) = (EventField::Payload, MAX_PAYLOAD_BYTES, MAX_PAYLOAD_BYTES + 1);
+        assert_eq!(of(MAX_PAYLOAD_BYTES + 1), Err(InvalidEvent::TooLong { field, bound, actual }));
+    }
+
+    #[test]
+    fn a_value_that_has_no_json_form_is_refused_when_the_event_is_built() {
+        let keys = std::collections::HashMap::from([((1, 2), "a key that is no text")]);
+        let draft = NewOutboxEvent::draft(ID, ("t", "i"), "e", &keys);
+        assert!(matches!(draft.build(), Err(InvalidEvent::NotJson { .. })));
+    }
+
+    #[test]
+    fn each_helper_writes_the_header_that_consumers_read() {
+        let at = datetime!(2026-01-02 03:04:05 UTC);
+        let event = draft()
+            .idempotency_key("key")
+            .occurred_at(at)
+            .schema_version(3)
+            .traceparent(Some("00-1-2-01"))
+            .header("tenant", "t1")
+            .build()
+            .unwrap();
+        let headers: Vec<_> = event.headers().iter().collect();
+        assert_eq!(
+            headers,
+            [
+                ("idempotencyKey", "key"),
+                ("occurredAt", "2026-01-02T03:04:05Z"),
+                ("schemaVersion", "3"),
+                ("tenant", "t1"),
+                ("traceparent", "00-1-2-01")
+            ]
+        );
+        assert_eq!((event.headers().occurred_at(), event.headers().schema_version()), (Some(at), 3));
+    }
+
+    #[test]
+    fn what_is_not_known_makes_no_header() {
+        let before_christ = datetime!(-0044-03-15 12:00 UTC);
+        let event = draft().traceparent(None).occurred_at(before_christ).build().unwrap();
+        assert_eq!(event.headers().iter().count(), 0);
+    }
+
+    #[test]
+    fn the_last_value_of_a_header_counts() {
+        let event = draft().header("a", "1").header("a", "2").build().unwrap();
+        assert_eq!(event.headers().get("a"), Some("2"));
+    }
+
+    proptest! {
+        #[test]
+        fn a_payload_that_is_taken_keeps_its_bytes(text in r#"[ \[\]{}",:0-9a-c\\u]{0,12}"#) {
+            if let Ok(event) = NewOutboxEvent::draft_raw(ID, ("t", "i"), "e", text.clone()).build() {
+                prop_assert_eq!(event.payload().as_str(), text);
+            }
+        }
+    }
+}

@@ -111,6 +111,7 @@ pub async fn a_lane_that_an_appender_holds_is_returned_by_a_later_call<H: Outbox
     let tx = bench.open_append(&more).await;
     assert_eq!(bench.reap().await, ReapReport { claims: 1, postponed: 1, ..ReapReport::default() });
     assert_eq!(bench.harness.store().acknowledge(claim.token, &claim.whole()).await.unwrap(), super::bench::stale());
+    assert!(!bench.harness.store().renew(claim.token, LEASE).await.unwrap());
     bench.commit(tx).await;
     assert!(bench.claim().await.runs.is_empty(), "the lane is not returned yet");
     assert_eq!(bench.reap().await, reaped(0, 1));

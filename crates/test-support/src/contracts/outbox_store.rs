@@ -239,6 +239,19 @@ pub async fn a_settlement_postpones_a_lane_that_an_appender_holds_and_frees_it_l
     assert_eq!(bench.claim().await.ids(), [[next[0].id()]]);
 }
 
+pub async fn freeing_lanes_of_which_some_are_free_already_does_no_harm<H: OutboxHarness>() {
+    let bench = Bench::<H>::fresh().await;
+    bench.appended("a", 1).await;
+    bench.appended("b", 1).await;
+    let claim = bench.claim().await;
+    let tx = bench.open_append(&bench.events.many_of("a", 1)).await;
+    let settlement = bench.acknowledge(&claim).await;
+    assert_eq!((settlement.freed, settlement.postponed.len()), (1, 1));
+    bench.commit(tx).await;
+    let again = bench.harness.store().acknowledge(claim.token, &claim.start(0)).await.unwrap();
+    assert_eq!(again, settled(1, 0));
+}
+
 pub async fn failing_and_releasing_postpone_as_well<H: OutboxHarness>() {
     let bench = Bench::<H>::fresh().await;
     let store = bench.harness.store();
@@ -353,6 +366,7 @@ pub async fn block_makes_the_event_dead_and_stops_its_aggregate_alone<H: OutboxH
     assert_eq!(bench.statuses(&ids).await, [Status::Published, Status::Dead, Status::Pending]);
     let state = bench.state(ids[1]).await;
     assert_eq!((state.attempts, state.resolved_at, state.due_at), (1, None, None));
+    assert_eq!(bench.state(ids[2]).await.due_at, None, "what is blocked is not due");
     let other = bench.appended("b", 1).await;
     let behind = bench.appended("a", 1).await;
     bench.harness.advance(LONG).await;

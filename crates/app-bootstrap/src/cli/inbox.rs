@@ -1,0 +1,94 @@
+//! `app inbox …`: what a consumer has handled, and what it has parked.
+
+use std::process::ExitCode;
+
+use adapter_inbound::amqp::{UnparkRequest, request_unpark};
+use adapter_persistence_postgres::PostgresInbox;
+use application_core::{
+    outbox::{AggregateId, AggregateType, EventId},
+    ports::ConsumerName,
+};
+use clap::Subcommand;
+use serde_json::{Value, json};
+
+use super::{output, setup};
+use crate::{error::BootstrapError, settings::Settings};
+
+#[derive(Debug, Subcommand)]
+pub(super) enum InboxCommand {
+    /// Let a consumer forget events, so that a replay of them has its effect again.
+    Forget {
+        /// The consumer's name, for example `portfolio-minutes`.
+        #[arg(long)]
+        consumer: String,
+        /// The events.
+        #[arg(long, required = true, num_args = 1..)]
+        events: Vec<EventId>,
+    },
+    /// Aggregates whose messages a consumer has parked, as JSON.
+    Parked {
+        /// The consumer's name.
+        #[arg(long)]
+        consumer: String,
+        /// How many aggregates.
+        #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
+        limit: u32,
+    },
+    /// Ask the running consumer to handle an aggregate's parked messages again, in order.
+    Unpark {
+        /// The aggregate's type.
+        #[arg(long)]
+        aggregate_type: String,
+        /// The aggregate's identifier.
+        #[arg(long)]
+        aggregate_id: String,
+        /// Give this event's message up instead of handling it.
+        #[arg(long)]
+        discard: Option<EventId>,
+    },
+}
+
+impl InboxCommand {
+    pub(super) async fn run(self, settings: &Settings) -> Result<ExitCode, BootstrapError> {
+        match self {
+            Self::Forget { consumer, events } => {
+                let inbox = inbox(settings).await?;
+                let consumer = ConsumerName::new(consumer);
+                let mut forgotten = 0_u32;
+                for event in events {
+                    let known = inbox.forget(&consumer, event).await.map_err(BootstrapError::Inbox)?;
+                    forgotten += u32::from(known);
+                }
+                output::line(format!("{forgotten} events forgotten by {consumer}"));
+            }
+            Self::Parked { consumer, limit } => {
+                let inbox = inbox(settings).await?;
+                let parked =
+                    inbox.list_parked(&ConsumerName::new(consumer), limit).await.map_err(BootstrapError::Inbox)?;
+                let rows = parked.iter().map(|parked| {
+                    json!({
+                        "aggregateType": parked.aggregate_type.as_str(),
+                        "aggregateId": parked.aggregate_id.as_str(),
+                        "event": parked.event.to_string(),
+                        "reason": parked.reason,
+                    })
+                });
+                output::line(Value::Array(rows.collect()).to_string());
+            }
+            Self::Unpark { aggregate_type, aggregate_id, discard } => {
+                let request = UnparkRequest {
+                    aggregate_type: AggregateType::from_stored(aggregate_type),
+                    aggregate_id: AggregateId::from_stored(aggregate_id),
+                    discard,
+                };
+                request_unpark(&settings.consumer, &request).await?;
+                output::line("asked the consumer; `app inbox parked` shows when it is done");
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+async fn inbox(settings: &Settings) -> Result<PostgresInbox, BootstrapError> {
+    Ok(PostgresInbox::new(setup::database(settings).await?))
+}

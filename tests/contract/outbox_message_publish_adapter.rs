@@ -1,0 +1,138 @@
+//! Whichever publisher confirms it, an event ends in the same state (case B25).
+
+use std::{
+    io::{self, Write},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use adapter_outbound::{
+    DisabledOutboxMessagePublisher, OutboundSettings, OutboxMessagePublishAdapter, StdoutOutboxMessagePublisher,
+};
+use app_bootstrap::{outbox_config::OutboxConfig, scheduler::RelayEnd, settings::Settings, wakeup::RelayWakeup};
+use application_core::{
+    outbox::HolderName,
+    ports::MessagePublishPort,
+    ports::NoObserver,
+    usecases::{PublishOutcome, PublishPendingOutboxEventsUseCase, PublishPolicy, StopSignal},
+};
+use lapin::{
+    Connection, ConnectionProperties,
+    options::{BasicGetOptions, QueueDeclareOptions},
+    types::FieldTable,
+};
+use test_support::{
+    fixtures::Events,
+    servers::{self, TestVhost},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::postgres::Postgres;
+
+/// Lines that were written.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Lines {
+    fn count(&self) -> usize {
+        let bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).count()
+    }
+}
+
+/// A queue of its own, and a publisher that sends into it.
+struct Rabbit {
+    vhost: TestVhost,
+    queue: String,
+    publisher: Arc<OutboxMessagePublishAdapter>,
+}
+
+impl Rabbit {
+    async fn start() -> Self {
+        let vhost = servers::shared().vhost("contract").await.expect("a virtual host");
+        let queue = vhost.name("events");
+        let admin = Connection::connect(vhost.url(), ConnectionProperties::default()).await.expect("connected");
+        let options = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
+        let channel = admin.create_channel().await.expect("a channel");
+        channel.queue_declare(queue.as_str().into(), options, FieldTable::default()).await.expect("declared");
+        let mut set = OutboundSettings::default();
+        set.amqp.url = vhost.url().to_owned().into();
+        // Behind the default exchange the routing key is the queue.
+        set.route.exchange = String::new();
+        set.route.routing_key.clone_from(&queue);
+        let publisher = OutboxMessagePublishAdapter::start(&set, OutboxConfig::random()).expect("settings");
+        publisher.wait_until_available(Duration::from_mins(1)).await.expect("available");
+        Self { vhost, queue, publisher: Arc::new(publisher) }
+    }
+
+    async fn count(&self) -> usize {
+        let admin = Connection::connect(self.vhost.url(), ConnectionProperties::default()).await.expect("connected");
+        let channel = admin.create_channel().await.expect("a channel");
+        let mut messages = 0;
+        let taken = BasicGetOptions { no_ack: true };
+        while channel.basic_get(self.queue.as_str().into(), taken).await.expect("looked").is_some() {
+            messages += 1;
+        }
+        messages
+    }
+}
+
+/// Every column of the events that is no time of day, then what is left of lanes and claims.
+async fn final_state(publisher: Arc<dyn MessagePublishPort>) -> Vec<String> {
+    let postgres = Postgres::fresh().await;
+    let series = Events::new();
+    let events: Vec<_> = (0..12).map(|n| series.of(format!("a{}", n % 4)).build()).collect();
+    postgres.append_all(&events).await;
+    let set = Settings::default();
+    let config = OutboxConfig::new(&set, postgres.database.clone(), RelayWakeup::local());
+    let relay = config.relay(publisher).expect("valid settings");
+    let cancel = CancellationToken::new();
+    let drained = tokio::time::timeout(Duration::from_mins(1), relay.run_until_drained(cancel)).await;
+    assert_eq!(drained.expect("in time"), RelayEnd::Drained);
+    let query = "SELECT (to_jsonb(s) - '{created_at,published_at}'::text[] \
+                        || jsonb_build_object('published', published_at IS NOT NULL))::text \
+                   FROM outbox_event_state s \
+                  UNION ALL SELECT format('%s lanes', count(*)) FROM outbox_lane \
+                  UNION ALL SELECT format('%s claims', count(*)) FROM outbox_claim ORDER BY 1";
+    postgres.sql().await.column(query).await
+}
+
+#[tokio::test]
+async fn an_event_that_was_confirmed_ends_in_the_same_state_whoever_published_it() {
+    let (lines, rabbit) = (Lines::default(), Rabbit::start().await);
+    let by_stdout = final_state(Arc::new(StdoutOutboxMessagePublisher::writing_to(lines.clone()))).await;
+    let by_amqp = final_state(Arc::clone(&rabbit.publisher) as _).await;
+    assert_eq!(by_amqp, by_stdout);
+    assert_eq!((lines.count(), rabbit.count().await), (12, 12), "each went out, and once");
+    let published = by_amqp.iter().filter(|row| row.contains(r#""status": "PUBLISHED""#)).count();
+    assert_eq!(published, 12, "{by_amqp:?}");
+    assert!(by_amqp.contains(&"0 lanes".to_owned()) && by_amqp.contains(&"0 claims".to_owned()), "{by_amqp:?}");
+    rabbit.publisher.close(Duration::from_secs(10)).await;
+}
+
+#[tokio::test]
+async fn a_disabled_publisher_leaves_every_event_as_it_was() {
+    let postgres = Postgres::fresh().await;
+    postgres.append_all(&Events::new().many_of("a", 3)).await;
+    let relay = PublishPendingOutboxEventsUseCase::new(
+        postgres.store(),
+        Arc::new(DisabledOutboxMessagePublisher),
+        OutboxConfig::clock(),
+        OutboxConfig::random(),
+        Arc::new(NoObserver),
+        PublishPolicy::of(HolderName::new("relay-1")),
+    );
+    assert_eq!(relay.run_once(&StopSignal::new()).await.expect("a round"), PublishOutcome::Disabled);
+    let query = "SELECT status || ' ' || attempts FROM outbox_event_state";
+    assert_eq!(postgres.sql().await.column::<String>(query).await, ["PENDING 0"; 3]);
+}

@@ -1,0 +1,151 @@
+//! Relays need no leader: they pass each other's locks. Maintenance has one.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use adapter_persistence_postgres::Database;
+use app_bootstrap::{outbox_config::OutboxConfig, settings::Settings, wakeup::RelayWakeup};
+use application_core::{
+    outbox::{EventId, HolderName, OutboxEvent, PublishFailure},
+    ports::{Availability, Destination, MessagePublishPort, NoObserver},
+    usecases::{PublishOutcome, PublishPendingOutboxEventsUseCase, PublishPolicy, StopSignal},
+};
+use async_trait::async_trait;
+use system_tests::eventually;
+use test_support::fixtures::Events;
+use tokio::task::yield_now;
+
+use super::postgres::{Postgres, settings};
+
+/// A broker that remembers what is being sent and what was confirmed, for all relays.
+#[derive(Clone, Default)]
+struct Witness(Arc<Mutex<Seen>>);
+
+#[derive(Default)]
+struct Seen {
+    being_sent: HashSet<EventId>,
+    twice_at_once: Vec<EventId>,
+    confirmed: Vec<(String, i64)>,
+}
+
+impl Witness {
+    fn see<T>(&self, look: impl FnOnce(&mut Seen) -> T) -> T {
+        look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+#[async_trait]
+impl MessagePublishPort for Witness {
+    fn availability(&self) -> Availability {
+        Availability::Available
+    }
+
+    fn destination(&self, _: &OutboxEvent) -> Result<Destination, PublishFailure> {
+        Ok(Destination::new("witness"))
+    }
+
+    async fn publish(&self, event: &OutboxEvent) -> Result<(), PublishFailure> {
+        self.see(|seen| {
+            if !seen.being_sent.insert(event.id) {
+                seen.twice_at_once.push(event.id);
+            }
+        });
+        // Others get their turns while this one is on its way.
+        for _ in 0..20 {
+            yield_now().await;
+        }
+        self.see(|seen| {
+            seen.being_sent.remove(&event.id);
+            seen.confirmed.push((event.aggregate_id.as_str().to_owned(), event.sequence.0));
+        });
+        Ok(())
+    }
+}
+
+fn relay(postgres: &Postgres, witness: &Witness, name: &str) -> PublishPendingOutboxEventsUseCase {
+    let policy = PublishPolicy { max_events: 15, min_lanes: 3, max_run: 4, ..PublishPolicy::of(HolderName::new(name)) };
+    PublishPendingOutboxEventsUseCase::new(
+        postgres.store(),
+        Arc::new(witness.clone()),
+        OutboxConfig::clock(),
+        OutboxConfig::random(),
+        Arc::new(NoObserver),
+        policy,
+    )
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn relays_side_by_side_never_hold_one_event_at_once_and_publish_each_aggregate_in_order() {
+    let postgres = Postgres::fresh().await;
+    let witness = Witness::default();
+    let relays: Vec<_> = (0..4)
+        .map(|n| {
+            let relay = relay(&postgres, &witness, &format!("relay-{n}"));
+            let witness = witness.clone();
+            tokio::spawn(async move {
+                while witness.see(|seen| seen.confirmed.len()) < 300 {
+                    relay.run_once(&StopSignal::new()).await.expect("a round");
+                }
+                // What was confirmed last is settled by whoever claimed it; lanes it had to leave are freed.
+                while relay.run_once(&StopSignal::new()).await.expect("a round") != PublishOutcome::Idle {}
+            })
+        })
+        .collect();
+    // Appends go on while the relays work.
+    let series = Events::new();
+    for round in 0..30 {
+        let events: Vec<_> = (0..10).map(|n| series.of(format!("a{}", (round + n) % 12)).build()).collect();
+        postgres.append_all(&events).await;
+    }
+    for relay in relays {
+        tokio::time::timeout(Duration::from_mins(1), relay).await.expect("in time").expect("the relay ends");
+    }
+    let (twice, confirmed) = witness.see(|seen| (seen.twice_at_once.clone(), seen.confirmed.clone()));
+    assert_eq!(twice, []);
+    let mut orders: BTreeMap<String, Vec<i64>> = BTreeMap::new();
+    for (aggregate, sequence) in confirmed {
+        orders.entry(aggregate).or_default().push(sequence);
+    }
+    assert_eq!(orders.values().map(Vec::len).sum::<usize>(), 300, "no lease ran out, so nothing was sent again");
+    for (aggregate, order) in orders {
+        assert!(order.is_sorted(), "{aggregate}: {order:?}");
+    }
+}
+
+async fn leaders(postgres: &Postgres) -> Vec<String> {
+    let query = "SELECT holder || ' ' || term FROM outbox_leader WHERE expires_at > statement_timestamp()";
+    postgres.sql().await.column(query).await
+}
+
+#[tokio::test]
+async fn one_process_leads_maintenance_and_another_takes_over_when_it_stops() {
+    let postgres = Postgres::fresh().await;
+    let mut processes = Vec::new();
+    for name in ["one", "two"] {
+        let mut set = Settings { database: settings(postgres.url()), ..Settings::default() };
+        name.clone_into(&mut set.service.instance);
+        set.outbox.leader.lease = Duration::from_secs(3);
+        let database = Database::connect(&set.database).await.expect("a pool");
+        let leader = OutboxConfig::new(&set, database, RelayWakeup::local()).maintenance_leader();
+        let cancel = tokio_util::sync::CancellationToken::new();
+        processes.push((cancel.clone(), tokio::spawn(leader.run(cancel))));
+        let led = eventually("somebody leads", Duration::from_secs(30), async || {
+            (leaders(&postgres).await == ["one 1"]).then_some(())
+        });
+        led.await.expect("the first process leads, and the second lets it");
+    }
+    let (cancel, first) = processes.remove(0);
+    cancel.cancel();
+    first.await.expect("the first ends");
+    let taken_over = eventually("the other leads", Duration::from_secs(30), async || {
+        (leaders(&postgres).await == ["two 2"]).then_some(())
+    });
+    taken_over.await.expect("the second process leads in a new term");
+    let (cancel, second) = processes.remove(0);
+    cancel.cancel();
+    second.await.expect("the second ends");
+    assert!(leaders(&postgres).await.is_empty(), "a process that stops resigns");
+}

@@ -1,0 +1,94 @@
+//! The command line: settings that cannot be used, what is refused, and what the errors say.
+
+use system_tests::AppEnvironment;
+use test_support::servers::{Options, private};
+
+use crate::world::{Outcome, run};
+
+/// An environment in which no server is reached.
+fn nowhere(directory: &tempfile::TempDir) -> AppEnvironment {
+    let database = "postgres://somebody:hidden-database@127.0.0.1:9/nowhere";
+    AppEnvironment::new(directory.path(), database, Some("amqp://somebody:hidden-broker@127.0.0.1:9/nowhere"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn settings_problems_are_reported_all_at_once_with_their_keys() -> Outcome {
+    let directory = tempfile::tempdir()?;
+    let environment = nowhere(&directory)
+        .with("APP__OUTBOX__RELAY__BATHC", "5")
+        .with("APP__OUTBOX__RELAY__WORKERS", "many")
+        .with("APP__OUTBOX__RELAY__LEASE", "1s")
+        .with("APP__HTTP__MAX_CONNECTIONS", "0")
+        .with("APP__SERVICE__GRACE", "1ms")
+        .with("APP__OUTBOUND__PUBLISHER", "pigeon")
+        .with("APP__DATABASE__STATEMENT_TIMEOUT", "soon");
+    let (status, output) = run(&environment, &["serve"]).await?;
+    assert_eq!(status.code(), Some(1), "{output}");
+    for key in [
+        "outbox.relay.bathc",
+        "outbox.relay.workers",
+        "outbox.relay.lease",
+        "http.max_connections",
+        "service.grace",
+        "outbound.publisher",
+        "database.statement_timeout",
+    ] {
+        assert!(output.contains(key), "{key} is missing in\n{output}");
+    }
+    assert!(output.contains("7 problems in the settings"), "{output}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unknown_command_is_refused() -> Outcome {
+    let directory = tempfile::tempdir()?;
+    let (status, output) = run(&nowhere(&directory), &["publish"]).await?;
+    assert_eq!(status.code(), Some(2), "{output}");
+    assert!(output.contains("publish") && output.contains("Usage"), "{output}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_schema_that_is_behind_names_the_command_that_cures_it() -> Outcome {
+    let servers = private(Options::fast());
+    let empty = servers.database("behind", "empty", async |_| Ok::<(), std::io::Error>(())).await?;
+    let directory = tempfile::tempdir()?;
+    let environment = AppEnvironment::new(directory.path(), empty.url(), None);
+    for command in [&["serve"][..], &["relay"], &["outbox", "status"]] {
+        let (status, output) = run(&environment, command).await?;
+        assert_eq!(status.code(), Some(1), "{output}");
+        assert!(output.contains("run `app migrate`"), "{output}");
+    }
+    let (status, output) = run(&environment, &["migrate"]).await?;
+    assert!(status.success(), "{output}");
+    let (status, output) = run(&environment, &["outbox", "status"]).await?;
+    assert!(status.success(), "{output}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unreachable_database_is_a_typed_error() -> Outcome {
+    let directory = tempfile::tempdir()?;
+    for command in [&["serve"][..], &["migrate"], &["outbox", "status"]] {
+        let (status, output) = run(&nowhere(&directory), command).await?;
+        assert_eq!(status.code(), Some(1), "{command:?}: {output}");
+        assert!(output.contains("error: the database cannot be"), "{command:?}: {output}");
+        assert!(!output.contains("hidden-database"), "{command:?}: {output}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_effective_settings_are_printed_without_secrets() -> Outcome {
+    let directory = tempfile::tempdir()?;
+    let environment = nowhere(&directory)
+        .with("APP__OUTBOX__RELAY__WORKERS", "7")
+        .with("APP__OPERATIONS__OPS_TOKEN", "hidden-token-of-the-operators")
+        .with("APP__DATABASE__DIRECT_URL", "postgres://somebody:hidden-direct@127.0.0.1:9/nowhere");
+    let (status, output) = run(&environment, &["config"]).await?;
+    assert!(status.success(), "{output}");
+    let settings: toml::Table = toml::from_str(&output)?;
+    assert_eq!(settings["outbox"]["relay"]["workers"].as_integer(), Some(7));
+    assert!(!output.contains("hidden"), "{output}");
+    Ok(())
+}

@@ -1,0 +1,105 @@
+//! From a request to its effect, over one relay, several relays, a relay that is killed, and one that is disabled.
+
+use rustix::process::Signal;
+use system_tests::{AppProcess, eventually, work_load::WorkLoad};
+use test_support::checker::DuplicateReason;
+
+use crate::world::{Outcome, PATIENCE, PORTFOLIO, World, complete_one, counter, load, read};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_work_log_created_over_http_is_applied_once_at_the_consumer() -> Outcome {
+    let world = World::shared("applied_once").await?;
+    let process = world.serve("only").await?;
+    let clients = WorkLoad::new(vec![process.url("")], PATIENCE);
+    let created = clients.create(PORTFOLIO, "twice", 25).await?;
+    let repeated = clients.create(PORTFOLIO, "twice", 25).await?;
+    assert_eq!(created, repeated, "the same idempotency key finds the same work log");
+    complete_one(&process, "twice").await?;
+
+    let minutes = eventually("the sums of the portfolio", PATIENCE, || async {
+        let minutes = clients.minutes(PORTFOLIO).await.ok()??;
+        (minutes.pointer("/events/completed")?.as_u64()? > 0).then_some(minutes)
+    });
+    let minutes = minutes.await?;
+    assert_eq!(minutes["completedMinutes"], 25, "{minutes}");
+    assert_eq!(minutes["events"]["reserved"], 1, "{minutes}");
+    let counts = world.until_settled().await?;
+    assert_eq!((counts.work_logs, counts.events, counts.applied), (1, 3, 3));
+    world.report(Some(DuplicateReason::LeaseExpired)).await?.assert_clean();
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_relay_killed_while_publishing_loses_nothing() -> Outcome {
+    let world = World::shared("killed").await?;
+    let mut first = world.serve("relay-1").await?;
+    let second = world.serve("relay-2").await?;
+    let load = load(&[&first, &second]);
+    world.until_published_more(30).await?;
+
+    let mut tally = world.tally().await?;
+    let begun = std::time::Instant::now();
+    while tally.held_by("relay-1").await? == 0 {
+        assert!(begun.elapsed() < PATIENCE, "relay-1 never held a lease");
+    }
+    first.kill().await?;
+    load.turn_to(&[&second]);
+
+    world.until_published_more(30).await?;
+    let work_logs = load.finish().await?;
+    let counts = world.until_settled().await?;
+    assert_eq!((counts.work_logs, counts.events), (work_logs, work_logs * 3));
+    world.report(Some(DuplicateReason::RelayKilled)).await?.assert_clean();
+    assert_eq!(tally.leftovers().await?, (0, 0));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn several_relays_publish_each_aggregate_in_order() -> Outcome {
+    let world = World::shared("several").await?;
+    let servers = [world.serve("serve-1").await?, world.serve("serve-2").await?];
+    let relays = [world.environment.relay("relay-1").await?, world.environment.relay("relay-2").await?];
+    let load = load(&servers.iter().collect::<Vec<_>>());
+
+    let all: Vec<&AppProcess> = servers.iter().chain(&relays).collect();
+    let published_by_all = || async {
+        for process in &all {
+            if counter(process, "outbox_published_total").await.ok()? == 0.0 {
+                return None;
+            }
+        }
+        Some(())
+    };
+    eventually("a share of every relay", PATIENCE, published_by_all).await?;
+    world.until_published_more(60).await?;
+    let work_logs = load.finish().await?;
+
+    let counts = world.until_settled().await?;
+    assert_eq!(counts.events, work_logs * 3);
+    world.report(Some(DuplicateReason::LeaseExpired)).await?.assert_clean();
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disabled_publisher_claims_nothing_and_events_wait() -> Outcome {
+    let world = World::shared("disabled").await?;
+    let mut disabled = world.environment_without_publisher().serve("disabled").await?;
+    complete_one(&disabled, "waits").await?;
+
+    let seen = || async {
+        let (_, page) = read(&disabled, "/metrics").await.ok()?;
+        page.contains("outbox_events{status=\"pending\"} 3").then_some(page)
+    };
+    let page = eventually("three waiting events in the figures", PATIENCE, seen).await?;
+    assert!(!page.contains("outbox_claims_total"), "the relay has claimed:\n{page}");
+    let counts = world.counts().await?;
+    assert_eq!((counts.events, counts.published, counts.in_flight), (3, 0, 0));
+    assert_eq!(world.number("SELECT count(*) FROM outbox_claim").await?, 0);
+
+    disabled.signal(Signal::TERM)?;
+    assert!(disabled.ended(PATIENCE).await?.success());
+    let _enabled = world.serve("enabled").await?;
+    world.until_settled().await?;
+    world.report(Some(DuplicateReason::LeaseExpired)).await?.assert_clean();
+    Ok(())
+}

@@ -1,0 +1,97 @@
+//! How processes end: by a signal, by a second one, or because their work is done.
+
+use rustix::process::Signal;
+use system_tests::{AppProcess, eventually};
+use test_support::checker::DuplicateReason;
+
+use crate::world::{Outcome, PATIENCE, World, complete_one, load, run};
+
+/// The exit code of a process that did not drain.
+const NOT_DRAINED: Option<i32> = Some(70);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sigterm_drains_and_exits_zero_under_load() -> Outcome {
+    let world = World::shared("sigterm").await?;
+    let mut first = world.serve("relay-1").await?;
+    let second = world.serve("relay-2").await?;
+    let load = load(&[&first, &second]);
+    world.until_published_more(30).await?;
+
+    first.signal(Signal::TERM)?;
+    let status = first.ended(PATIENCE).await?;
+    assert!(status.success(), "{status}\n{}", first.log());
+    assert_eq!(world.tally().await?.held_by("relay-1").await?, 0, "a lease was left behind");
+    load.turn_to(&[&second]);
+
+    world.until_published_more(30).await?;
+    let work_logs = load.finish().await?;
+    let counts = world.until_settled().await?;
+    assert_eq!(counts.events, work_logs * 3);
+    world.report(Some(DuplicateReason::LeaseExpired)).await?.assert_clean();
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_signal_or_a_frozen_database_does_not_hold_the_process() -> Outcome {
+    let world = World::alone("frozen").await?;
+    let patient = world.environment.clone().with("APP__DATABASE__STATEMENT_TIMEOUT", "10m");
+    let mut short_grace = patient.clone().with("APP__SERVICE__GRACE", "5s").serve("short-grace").await?;
+    let mut long_grace = patient.with("APP__SERVICE__GRACE", "10m").serve("long-grace").await?;
+    let load = load(&[&short_grace, &long_grace]);
+    world.until_published_more(30).await?;
+    let postgres = world.postgres().await?;
+    postgres.pause().await?;
+
+    // Without its grace period, a statement would hold this one for ten minutes.
+    short_grace.signal(Signal::TERM)?;
+    assert_eq!(short_grace.ended(PATIENCE).await?.code(), NOT_DRAINED, "{}", short_grace.log());
+
+    // Grace and statement would hold this one for ten minutes.
+    long_grace.signal(Signal::TERM)?;
+    until_logged(&long_grace, "a second signal exits at once").await?;
+    long_grace.signal(Signal::TERM)?;
+    assert_eq!(long_grace.ended(PATIENCE).await?.code(), NOT_DRAINED, "{}", long_grace.log());
+
+    drop(load);
+    postgres.resume().await?;
+    let _next = world.serve("next").await?;
+    world.until_settled().await?;
+    world.report(Some(DuplicateReason::RelayKilled)).await?.assert_clean();
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn relay_until_drained_exits_zero_once_nothing_is_due() -> Outcome {
+    let world = World::shared("drained").await?;
+    let mut disabled = world.environment_without_publisher().serve("disabled").await?;
+    for key in ["one", "two", "three"] {
+        complete_one(&disabled, key).await?;
+    }
+    disabled.signal(Signal::TERM)?;
+    assert!(disabled.ended(PATIENCE).await?.success());
+    assert_eq!(world.counts().await?.published, 0);
+
+    let (status, output) = run(&world.environment, &["relay", "--until-drained"]).await?;
+    assert!(status.success(), "{status}\n{output}");
+    let counts = world.counts().await?;
+    assert_eq!((counts.events, counts.published), (9, 9));
+    assert_eq!(world.tally().await?.leftovers().await?, (0, 0));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn relay_until_drained_names_a_broker_that_cannot_be_reached() -> Outcome {
+    let world = World::shared("no_broker").await?;
+    let nowhere = world.environment.clone().with("AMQP_URL", "amqp://somebody:hidden@127.0.0.1:9/nowhere");
+    let (status, output) = run(&nowhere, &["relay", "--until-drained"]).await?;
+    assert!(!status.success(), "{output}");
+    assert!(output.contains("the broker cannot be used"), "{output}");
+    assert!(output.contains("AMQP_URL"), "{output}");
+    assert!(!output.contains("hidden"), "{output}");
+    Ok(())
+}
+
+async fn until_logged(process: &AppProcess, text: &str) -> Outcome {
+    let logged = || async { process.log().contains(text).then_some(()) };
+    Ok(eventually("a line in the log", PATIENCE, logged).await?)
+}

@@ -1,0 +1,245 @@
+//! What every test here starts from: servers, a database and a virtual host of its own, and an environment for processes.
+
+use std::{
+    error::Error,
+    process::ExitStatus,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use application_core::outbox::EventId;
+use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
+use system_tests::{
+    AppEnvironment, AppProcess, eventually,
+    tally::{Counts, Tally},
+    tap::Tap,
+    work_load::{LoadError, WorkLoad},
+};
+use test_support::{
+    checker::{DeliveryChecker, DeliveryReport, DuplicateReason},
+    servers::{Options, Postgres, RabbitMq, ServerControl, Servers, TestDatabase, private},
+};
+use tokio::{
+    sync::{Semaphore, SemaphorePermit},
+    task::JoinSet,
+};
+use uuid::Uuid;
+
+pub(crate) type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
+
+/// How long anything may take before a test gives up; nothing is asserted about time itself.
+pub(crate) const PATIENCE: Duration = Duration::from_mins(2);
+/// The portfolio of all work logs.
+pub(crate) const PORTFOLIO: Uuid = Uuid::from_u128(0x0f3c_52f6_31a9_4f0b_8a54_7c1d_2f9e_6b01);
+
+/// Processes and servers of more tests than this at once starve each other.
+static AT_ONCE: Semaphore = Semaphore::const_new(2);
+
+pub(crate) struct World {
+    pub(crate) environment: AppEnvironment,
+    tap: Tap,
+    database: TestDatabase,
+    _directory: tempfile::TempDir,
+    // Behind what needs them, for fields are dropped in order.
+    own_servers: Option<Arc<Servers>>,
+    _permit: SemaphorePermit<'static>,
+}
+
+impl World {
+    /// A database and a virtual host on servers that other tests use too: the test may not disturb them.
+    pub(crate) async fn shared(hint: &str) -> Outcome<Self> {
+        static SHARED: OnceLock<Servers> = OnceLock::new();
+        let permit = AT_ONCE.acquire().await?;
+        let servers = SHARED.get_or_init(|| private(Options::fast()));
+        Self::on(servers, None, hint, permit).await
+    }
+
+    /// Servers of the test's own, which it may stop, kill and pause.
+    pub(crate) async fn alone(hint: &str) -> Outcome<Self> {
+        let permit = AT_ONCE.acquire().await?;
+        let servers = Arc::new(private(Options::new()));
+        Self::on(&servers, Some(Arc::clone(&servers)), hint, permit).await
+    }
+
+    async fn on(
+        servers: &Servers,
+        own_servers: Option<Arc<Servers>>,
+        hint: &str,
+        permit: SemaphorePermit<'static>,
+    ) -> Outcome<Self> {
+        servers.start().await?;
+        let directory = tempfile::tempdir()?;
+        let path = directory.path().to_owned();
+        let migrate = async |url: String| match AppEnvironment::new(&path, &url, None).run(&["migrate"]).await {
+            Ok((status, _)) if status.success() => Ok(()),
+            Ok((_, output)) => Err(output),
+            Err(error) => Err(error.to_string()),
+        };
+        let database = servers.database(hint, "app-migrate", migrate).await?;
+        let vhost = servers.vhost(hint).await?;
+        let tap = Tap::open(vhost.url(), "system.tap").await?;
+        let environment = AppEnvironment::new(directory.path(), database.url(), Some(vhost.url()))
+            .with_topology()
+            .with("APP__OUTBOX__RELAY__LEASE", "5s")
+            .with("APP__OUTBOX__REAPER__EVERY", "1s")
+            .with("APP__OUTBOX__STATISTICS__EVERY", "1s")
+            .with("APP__OUTBOUND__AMQP__CONFIRM_TIMEOUT", "1500ms")
+            .with("APP__OUTBOUND__AMQP__RECONNECT_LONGEST_PAUSE", "1s");
+        Ok(Self { environment, tap, database, _directory: directory, own_servers, _permit: permit })
+    }
+
+    /// The same with events that wait: nothing is published, nothing is consumed.
+    pub(crate) fn environment_without_publisher(&self) -> AppEnvironment {
+        let environment = self.environment.clone();
+        environment.with("APP__OUTBOUND__PUBLISHER", "disabled").with("APP__CONSUMER__ENABLED", "false")
+    }
+
+    pub(crate) async fn postgres(&self) -> Outcome<ServerControl<Postgres>> {
+        let servers = self.own_servers.as_ref().ok_or("shared servers are not disturbed")?;
+        Ok(servers.postgres().await?.control()?)
+    }
+
+    pub(crate) async fn rabbitmq(&self) -> Outcome<ServerControl<RabbitMq>> {
+        let servers = self.own_servers.as_ref().ok_or("shared servers are not disturbed")?;
+        Ok(servers.rabbitmq().await?.control()?)
+    }
+
+    pub(crate) async fn serve(&self, name: &str) -> Outcome<AppProcess> {
+        Ok(self.environment.serve(name).await?)
+    }
+
+    pub(crate) async fn tally(&self) -> Outcome<Tally> {
+        Ok(Tally::connect(self.database.url()).await?)
+    }
+
+    pub(crate) async fn counts(&self) -> Outcome<Counts> {
+        Ok(self.tally().await?.counts().await?)
+    }
+
+    /// The number that a query of this test answers.
+    pub(crate) async fn number(&self, query: &'static str) -> Outcome<i64> {
+        let mut connection = PgConnection::connect(self.database.url()).await?;
+        Ok(sqlx::query(AssertSqlSafe(query)).fetch_one(&mut connection).await?.try_get(0)?)
+    }
+
+    /// Waits until the counts are as wanted; a database that does not answer meanwhile is waited for.
+    pub(crate) async fn until(&self, what: &str, wanted: impl Fn(&Counts) -> bool) -> Outcome<Counts> {
+        let look = || async { self.counts().await.ok().filter(&wanted) };
+        match eventually(what, PATIENCE, look).await {
+            Ok(counts) => Ok(counts),
+            Err(late) => Err(format!("{late}; the last counts were {:?}", self.counts().await).into()),
+        }
+    }
+
+    /// Waits until this many more events are published than now: the relays work.
+    pub(crate) async fn until_published_more(&self, more: i64) -> Outcome {
+        let before = eventually("an answer of the database", PATIENCE, || async { self.counts().await.ok() }).await?;
+        self.until("progress of the relays", |counts| counts.published >= before.published + more).await.map(drop)
+    }
+
+    /// Waits until every event was published, delivered and applied, and no lane or claim is left.
+    pub(crate) async fn until_settled(&self) -> Outcome<Counts> {
+        let everything = "every event published and applied";
+        let settled = |counts: &Counts| counts.published == counts.events && counts.applied == counts.events;
+        let counts = self.until(everything, settled).await?;
+        let delivered = || async { (i64::try_from(self.tap.count()).ok()? >= counts.events).then_some(()) };
+        eventually("every event delivered", PATIENCE, delivered).await?;
+        let leftovers = || async { self.tally().await.ok()?.leftovers().await.ok().filter(|left| *left == (0, 0)) };
+        eventually("no lane and no claim", PATIENCE, leftovers).await?;
+        Ok(counts)
+    }
+
+    /// What the checker finds, with duplicates allowed for this reason alone.
+    pub(crate) async fn report(&self, duplicates: Option<DuplicateReason>) -> Outcome<DeliveryReport> {
+        let checker = DeliveryChecker::new();
+        checker.watch_effects();
+        if let Some(reason) = duplicates {
+            checker.allow_duplicates(reason);
+        }
+        for seen in self.tap.seen() {
+            checker.delivered(EventId::new(seen.event));
+        }
+        self.tally().await?.tell(&checker).await?;
+        Ok(checker.report())
+    }
+}
+
+/// Clients side by side.
+const CLIENTS: usize = 4;
+
+/// Clients that create work logs one after the other, against these processes, until they are stopped.
+pub(crate) fn load(processes: &[&AppProcess]) -> Load {
+    let clients = WorkLoad::new(urls(processes), PATIENCE);
+    let (stop, created) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let mut tasks = JoinSet::new();
+    for _ in 0..CLIENTS {
+        let (clients, stop, created) = (clients.clone(), Arc::clone(&stop), Arc::clone(&created));
+        tasks.spawn(async move {
+            let mut completed = 0;
+            while !stop.load(Ordering::Relaxed) {
+                let key = format!("load-{}", created.fetch_add(1, Ordering::Relaxed));
+                clients.complete_one(PORTFOLIO, &key, 15).await?;
+                completed += 1;
+                // Paced, so that a test of a minute does not leave a hundred thousand events to check.
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            Ok(completed)
+        });
+    }
+    Load { clients, stop, tasks }
+}
+
+fn urls(processes: &[&AppProcess]) -> Vec<String> {
+    processes.iter().map(|process| process.url("")).collect()
+}
+
+/// Clients at work; dropping it stops them where they are.
+pub(crate) struct Load {
+    clients: WorkLoad,
+    stop: Arc<AtomicBool>,
+    tasks: JoinSet<Result<usize, LoadError>>,
+}
+
+impl Load {
+    /// Lets the clients turn to other processes.
+    pub(crate) fn turn_to(&self, processes: &[&AppProcess]) {
+        self.clients.turn_to(urls(processes));
+    }
+
+    /// Lets every client finish the work log it is at; returns how many work logs there are.
+    pub(crate) async fn finish(mut self) -> Outcome<i64> {
+        self.stop.store(true, Ordering::Relaxed);
+        let mut completed = 0;
+        while let Some(task) = self.tasks.join_next().await {
+            completed += task??;
+        }
+        Ok(i64::try_from(completed)?)
+    }
+}
+
+/// Completes one work log, which has three events.
+pub(crate) async fn complete_one(process: &AppProcess, key: &str) -> Outcome<Uuid> {
+    Ok(WorkLoad::new(urls(&[process]), PATIENCE).complete_one(PORTFOLIO, key, 25).await?)
+}
+
+/// Runs a command to its end, which must come.
+pub(crate) async fn run(environment: &AppEnvironment, arguments: &[&str]) -> Outcome<(ExitStatus, String)> {
+    Ok(tokio::time::timeout(PATIENCE, environment.run(arguments)).await??)
+}
+
+/// Reads a page of the operations HTTP.
+pub(crate) async fn read(process: &AppProcess, path: &str) -> Outcome<(u16, String)> {
+    let client = reqwest::Client::builder().timeout(Duration::from_secs(10)).build()?;
+    let answer = client.get(process.operations_url(path)).send().await?;
+    Ok((answer.status().as_u16(), answer.text().await?))
+}
+
+/// The sum of a counter over all its labels.
+pub(crate) async fn counter(process: &AppProcess, name: &str) -> Outcome<f64> {
+    let (_, page) = read(process, "/metrics").await?;
+    let lines = page.lines().filter(|line| line.starts_with(name));
+    Ok(lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum())
+}
