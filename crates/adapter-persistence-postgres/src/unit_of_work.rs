@@ -93,7 +93,7 @@ fn transaction_settings(limits: &Limits) -> String {
     // statements of the same names may be there.
     let clean = if limits.pooler { "DEALLOCATE ALL;" } else { "" };
     format!(
-        "{clean}SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;\
+        "SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;{clean}\
          SET LOCAL statement_timeout = {};\
          SET LOCAL lock_timeout = {};\
          SET LOCAL idle_in_transaction_session_timeout = {}",
