@@ -41,7 +41,7 @@ struct Inner {
     limits: Limits,
 }
 
-/// The time allowed to statements.
+/// The time allowed to statements, and how they travel.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
     pub(crate) statement: Duration,
@@ -50,6 +50,8 @@ pub(crate) struct Limits {
     pub(crate) lock: Duration,
     pub(crate) idle_in_transaction: Duration,
     pub(crate) acquire: Duration,
+    /// Whether a pooler in transaction mode stands between.
+    pub(crate) pooler: bool,
 }
 
 impl Database {
@@ -81,6 +83,7 @@ impl Database {
             lock: settings.lock_timeout,
             idle_in_transaction: settings.idle_in_transaction_timeout,
             acquire: settings.pool.acquire_timeout,
+            pooler: settings.pgbouncer,
         };
         let pool = pool_options(settings).connect_lazy_with(connect_options(settings, &settings.url)?);
         let orm = SqlxPostgresConnector::from_sqlx_postgres_pool(pool.clone());

@@ -247,11 +247,8 @@ impl AsyncTransaction for MigrationSession {
         let mut count = 0;
         self.run("BEGIN").await.map_err(|error| DriverError::from(&error))?;
         for query in queries {
-            if let Err(error) = self.run(query).await {
-                // The first error is the one to tell; without this the session stays in the failed transaction.
-                let _second = self.run("ROLLBACK").await;
-                return Err(DriverError::from(&error));
-            }
+            // After an error the session is given up, and with it the transaction.
+            self.run(query).await.map_err(|error| DriverError::from(&error))?;
             count += 1;
         }
         self.run("COMMIT").await.map_err(|error| DriverError::from(&error))?;

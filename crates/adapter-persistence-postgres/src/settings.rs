@@ -38,6 +38,7 @@ pub struct DatabaseSettings {
     #[serde(with = "humantime_serde")]
     pub idle_in_transaction_timeout: Duration,
     /// The URL leads to `PgBouncer` in transaction mode: nothing is set for a session, no statement is kept prepared.
+    /// Statements with parameters then work in transactions of the unit of work alone.
     pub pgbouncer: bool,
 }
 
@@ -129,12 +130,13 @@ impl DatabaseSettings {
                 "1 to 50 bytes are needed",
             ));
         }
-        if self.tls.ca_file.is_some() && self.tls.mode == TlsMode::Disable {
-            problems.push(SettingProblem::new(
-                "tls.ca_file",
-                "set".to_owned(),
-                "it needs tls.mode verify-full or from-url",
-            ));
+        if let Some(file) = &self.tls.ca_file {
+            let value = file.display().to_string();
+            if self.tls.mode == TlsMode::Disable {
+                problems.push(SettingProblem::new("tls.ca_file", value, "it needs tls.mode verify-full or from-url"));
+            } else if let Err(error) = std::fs::File::open(file) {
+                problems.push(SettingProblem::new("tls.ca_file", value, format!("it cannot be read ({error})")));
+            }
         }
         self.check_numbers(&mut problems);
         problems
@@ -252,12 +254,21 @@ mod tests {
             texts,
             [
                 "url is mysql://***@h/db, but its scheme must be postgres, not mysql",
-                "tls.ca_file is set, but it needs tls.mode verify-full or from-url",
+                "tls.ca_file is ca.pem, but it needs tls.mode verify-full or from-url",
                 "statement_timeout is 0ns, but 100ms to 600s is allowed",
                 "pool.max_connections is 1, but 2 to 1000 are allowed",
                 "pool.min_connections is 5, but at most 1 (pool.max_connections) is allowed",
             ]
         );
+    }
+
+    #[test]
+    fn a_file_of_certificates_that_cannot_be_read_is_a_problem() {
+        let tls = TlsSettings { mode: TlsMode::VerifyFull, ca_file: Some("no/such/file.pem".into()) };
+        let bad = DatabaseSettings { tls, ..DatabaseSettings::default() };
+        let texts: Vec<String> = bad.problems().iter().map(ToString::to_string).collect();
+        assert_eq!(texts.len(), 1);
+        assert!(texts[0].starts_with("tls.ca_file is no/such/file.pem, but it cannot be read"), "{texts:?}");
     }
 
     #[test]

@@ -89,8 +89,11 @@ async fn begin(database: &Database) -> Result<PgTransaction, StoreError> {
 }
 
 fn transaction_settings(limits: &Limits) -> String {
+    // Without a cache the driver still names each statement, and leaves the name behind: behind a pooler another client's
+    // statements of the same names may be there.
+    let clean = if limits.pooler { "DEALLOCATE ALL;" } else { "" };
     format!(
-        "SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;\
+        "SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;{clean}\
          SET LOCAL statement_timeout = {};\
          SET LOCAL lock_timeout = {};\
          SET LOCAL idle_in_transaction_session_timeout = {}",

@@ -142,7 +142,9 @@ async fn a_frozen_server_process_costs_one_time_out_and_its_connection_is_not_le
         outcomes.push(fixture.store.claim(&request()).await);
     }
     for outcome in outcomes.iter().rev().skip(1) {
-        assert!(matches!(outcome, Ok(_) | Err(StoreError::Timeout { .. })), "{outcome:?}");
+        let own_limit = Duration::from_millis(700);
+        let given_up = matches!(outcome, Err(StoreError::Timeout { limit }) if *limit == own_limit);
+        assert!(outcome.is_ok() || given_up, "{outcome:?}");
     }
     let claimed: usize = outcomes.iter().flatten().map(Vec::len).sum();
     assert_eq!(claimed, 1, "{outcomes:?}");
