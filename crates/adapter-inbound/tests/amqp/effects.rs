@@ -44,7 +44,8 @@ async fn a_crash_between_commit_and_acknowledgement_has_no_second_effect() {
     world.eventually("everything is handled", async || world.journal.of("a").len() == 5).await;
     world
         .eventually("the third comes again", async || {
-            world.journal.count(|signal| *signal == ConsumerSignal::Duplicate) == 1
+            // The acknowledgements of the two before it may have been cut off as well.
+            world.journal.count(|signal| *signal == ConsumerSignal::Duplicate) >= 1
         })
         .await;
     assert_eq!(world.journal.of("a"), [1, 2, 3, 4, 5]);

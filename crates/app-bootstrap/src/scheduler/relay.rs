@@ -1,11 +1,20 @@
 //! The relay's workers: each runs the publish use case round after round.
 
-use std::{fmt, future::Future, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    future::Future,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use application_core::{
     ports::{Random, StoreError},
     usecases::{ObserveOutboxUseCase, PublishOutcome, PublishPendingOutboxEventsUseCase, StopSignal},
 };
+use tokio::time::Instant;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::wakeup::RelayWakeup;
@@ -48,7 +57,15 @@ pub struct OutboxRelayScheduler {
     wakeup: RelayWakeup,
     random: Arc<dyn Random>,
     schedule: RelaySchedule,
+    /// Workers that are in a round now.
+    busy: AtomicUsize,
+    /// Rounds that claimed something.
+    worked: AtomicUsize,
 }
+
+/// How long nothing must have been due before an outbox counts as drained: a claim that is just being made shows
+/// neither its lanes nor its lease, and a lane may be found a quarter of a second late.
+const QUIET: Duration = Duration::from_secs(1);
 
 impl OutboxRelayScheduler {
     /// Puts the parts together.
@@ -60,7 +77,7 @@ impl OutboxRelayScheduler {
         random: Arc<dyn Random>,
         schedule: RelaySchedule,
     ) -> Self {
-        Self { use_case, statistics, wakeup, random, schedule }
+        Self { use_case, statistics, wakeup, random, schedule, busy: AtomicUsize::new(0), worked: AtomicUsize::new(0) }
     }
 
     /// Runs until it is stopped; then settles what is in flight and frees what it still holds (case S61).
@@ -118,9 +135,14 @@ impl Worker {
     async fn run(self) {
         let schedule = self.relay.schedule;
         let (mut poll, mut retry) = (schedule.shortest_poll, schedule.shortest_poll);
+        let mut quiet = Quiet::new(&self.relay);
         while !self.cancel.is_cancelled() {
-            match self.relay.use_case.run_once(&self.stop).await {
+            self.relay.busy.fetch_add(1, Ordering::AcqRel);
+            let outcome = self.relay.use_case.run_once(&self.stop).await;
+            self.relay.busy.fetch_sub(1, Ordering::AcqRel);
+            match outcome {
                 Ok(PublishOutcome::Worked { claimed, postponed, .. }) => {
+                    self.relay.worked.fetch_add(1, Ordering::AcqRel);
                     (poll, retry) = (schedule.shortest_poll, schedule.shortest_poll);
                     if claimed >= schedule.busy_from || postponed > 0 {
                         self.relay.wakeup.wake_local();
@@ -128,7 +150,7 @@ impl Worker {
                 }
                 Ok(PublishOutcome::Idle) => {
                     retry = schedule.shortest_poll;
-                    if self.until_drained && self.is_drained().await {
+                    if self.until_drained && quiet.is_long(&self.relay) && self.is_drained().await {
                         self.cancel.cancel();
                         return;
                     }
@@ -181,6 +203,27 @@ impl Worker {
                 false
             }
         }
+    }
+}
+
+/// Since when nothing was due.
+struct Quiet {
+    since: Instant,
+    worked: usize,
+}
+
+impl Quiet {
+    fn new(relay: &OutboxRelayScheduler) -> Self {
+        Self { since: Instant::now(), worked: relay.worked.load(Ordering::Acquire) }
+    }
+
+    /// Whether no worker has claimed anything for long enough, and none is about to.
+    fn is_long(&mut self, relay: &OutboxRelayScheduler) -> bool {
+        let worked = relay.worked.load(Ordering::Acquire);
+        if worked != self.worked {
+            *self = Self { since: Instant::now(), worked };
+        }
+        self.since.elapsed() >= QUIET && relay.busy.load(Ordering::Acquire) == 0
     }
 }
 

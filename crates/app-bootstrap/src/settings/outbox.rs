@@ -264,7 +264,7 @@ impl OutboxSettings {
     /// The policy of the publish use case; checked settings only.
     ///
     /// # Errors
-    /// [`InvalidBackoff`], which [`OutboxSettings::problems`] reports beforehand.
+    /// [`InvalidBackoff`], which the settings' check reports beforehand.
     pub fn publish_policy(&self, holder: HolderName, send_margin: Duration) -> Result<PublishPolicy, InvalidBackoff> {
         let relay = &self.relay;
         Ok(PublishPolicy {
