@@ -16,7 +16,10 @@ fn sources(file: &str, variables: &[(&str, &str)]) -> (TempDir, Sources) {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("test.toml"), file).unwrap();
     let (path, profile) = (directory.path().to_owned(), "test".to_owned());
-    (directory, Sources { file: None, directory: path, profile, environment: environment(variables) })
+    (
+        directory,
+        Sources { file: None, directory: path, profile, environment: environment(variables), not_text: Vec::new() },
+    )
 }
 
 fn load(file: &str, variables: &[(&str, &str)]) -> Result<Settings, SettingsError> {

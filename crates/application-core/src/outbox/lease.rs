@@ -40,7 +40,7 @@ pub enum ClaimScope {
     #[default]
     Due,
     /// One lane that has been due for long, because appenders hold it whenever a claim looks: waits its turn for it,
-    /// at most half a second.
+    /// at most a second.
     Overdue,
 }
 
