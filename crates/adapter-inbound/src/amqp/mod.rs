@@ -7,7 +7,7 @@
 //!
 //! # Whose fault a failure is
 //! [`retry`] says how a database that is away is told from a message that cannot be handled.
-
+//!
 //! # What the client library cannot read
 //! The library reads properties before this module sees them, and two kinds of messages stop it there:
 //! - A short string that is not UTF-8 ends the connection. The message stays in its queue, and nothing behind it is

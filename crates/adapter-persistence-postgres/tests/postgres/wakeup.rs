@@ -82,9 +82,7 @@ async fn a_listener_that_is_cut_off_comes_back_counts_it_and_hears_again() {
 #[tokio::test]
 async fn a_listener_whose_server_process_is_frozen_connects_again() {
     let fixture = Fixture::new("frozen").await;
-    let Ok(control) = super::connection::control().await else {
-        return;
-    };
+    let control = super::connection::control().await.expect("a server that may be paused: leave DATABASE_URL unset");
     let (listener, heard) = counting(&fixture);
     wait_until("it listens", || listener.is_connected()).await;
     let mut sql = fixture.sql().await;
