@@ -2,7 +2,7 @@
 //!
 //! A case is an async function whose name is a sentence. A macro per suite turns each into a test of its own:
 //!
-//! ```ignore
+//! ```text
 //! test_support::outbox_contracts!(MyHarness);
 //! ```
 //!
