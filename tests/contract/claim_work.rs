@@ -67,7 +67,7 @@ async fn claim_work_follows_the_batch_not_the_backlog() {
     assert!(pages[1] < pages[0] * 3, "{} pages where a small backlog takes {}", pages[1], pages[0]);
 }
 
-/// How often the events were read through, this session included.
+/// How often the events were read through, by this connection as well.
 async fn sequential_scans(sql: &mut Sql) -> i64 {
     sql.execute("SELECT pg_stat_force_next_flush()").await;
     sql.one("SELECT seq_scan FROM pg_stat_user_tables WHERE relname = 'outbox_event'").await
