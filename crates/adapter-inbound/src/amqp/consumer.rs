@@ -45,7 +45,6 @@ impl fmt::Debug for ConsumerParts {
 /// See the module's page: at least once from the broker, one effect per consumer name, in order per aggregate.
 pub struct AmqpConsumer {
     worker: Arc<Worker>,
-    readiness: ConsumerReadiness,
 }
 
 impl AmqpConsumer {
@@ -71,14 +70,16 @@ impl AmqpConsumer {
         );
         let parker = Parker::new(&settings);
         let slots = Semaphore::new(usize::from(settings.concurrency));
-        let worker = Worker { settings, backoff, consumer, handler, store, parker, slots, clock, random, observer };
-        Ok(Self { worker: Arc::new(worker), readiness: ConsumerReadiness::new() })
+        let readiness = ConsumerReadiness::new();
+        let worker =
+            Worker { settings, backoff, consumer, handler, store, parker, readiness, slots, clock, random, observer };
+        Ok(Self { worker: Arc::new(worker) })
     }
 
-    /// Whether the consumer is subscribed.
+    /// Whether the consumer is subscribed and can park what it cannot handle.
     #[must_use]
     pub fn readiness(&self) -> Arc<ConsumerReadiness> {
-        Arc::new(self.readiness.clone())
+        Arc::new(self.worker.readiness.clone())
     }
 
     /// Consumes until `stop`; whatever is lost meanwhile is connected anew, with growing pauses.
@@ -99,14 +100,14 @@ impl AmqpConsumer {
             if worker.clock.monotonic().saturating_sub(started) > worker.settings.outage.longest_pause {
                 pauses.reset();
             }
-            self.readiness.set(State::Not(reason.clone()));
+            worker.readiness.set(State::Not(reason.clone()));
             let pause = pauses.draw(&*worker.random);
             tracing::warn!(consumer = %worker.consumer, reason, ?pause, "not consuming; connecting again after a pause");
             if sleep(&*worker.clock, pause, &stop).await.is_none() {
                 break;
             }
         }
-        self.readiness.set(State::Not("stopped".to_owned()));
+        worker.readiness.set(State::Not("stopped".to_owned()));
         worker.parker.close().await;
         tracing::info!(consumer = %worker.consumer, "the consumer stopped");
     }
@@ -124,7 +125,7 @@ impl AmqpConsumer {
             Err(error) => return Some(with_causes(&error)),
         };
         tracing::info!(consumer = %worker.consumer, queue = worker.settings.queue, "consuming");
-        self.readiness.set(State::Consuming);
+        worker.readiness.set(State::Consuming);
         worker.observe(&ConsumerSignal::Subscribed);
         let lost = match session.consume(worker, stop).await {
             SessionEnd::Stopped => None,
@@ -133,7 +134,7 @@ impl AmqpConsumer {
                 Some(reason)
             }
         };
-        self.readiness.set(State::Not(lost.clone().unwrap_or_else(|| "stopping".to_owned())));
+        worker.readiness.set(State::Not(lost.clone().unwrap_or_else(|| "stopping".to_owned())));
         session.finish(worker).await;
         lost
     }

@@ -7,6 +7,7 @@
 mod error;
 mod fields;
 mod headers;
+mod identity;
 
 use application_core::{
     inbox::InboundMessage,
@@ -19,6 +20,7 @@ use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 pub use error::DecodeError;
 use fields::Fields;
 use headers::Headers;
+pub(super) use identity::Identity;
 
 /// The envelope's version that is read.
 pub const ENVELOPE_VERSION: &str = "1";

@@ -4,7 +4,8 @@
 //! At least once from the broker, each effect once per consumer name (rule R21). Within an aggregate, effects follow the
 //! order of the queue (rule R22), as long as the queue has a single active consumer: while a message waits for its next
 //! try, later ones of its aggregate wait behind it; once it is parked, they are parked as well, in order.
-//! A message that cannot be read is parked alone: it holds back nothing (ADR 12).
+//! A message that cannot be read is parked in the same way if its headers or its body still name event and aggregate;
+//! otherwise it is parked alone and holds back nothing (ADR 12).
 //!
 //! # Whose fault a failure is
 //! [`retry`] says how a database that is away is told from a message that cannot be handled.

@@ -13,6 +13,7 @@ use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 
 use super::{
     connection::{AmqpError, Purpose, channel, connect, within},
+    decode::Identity,
     observer::ParkCause,
     settings::ConsumerSettings,
 };
@@ -28,6 +29,8 @@ const MAX_TABLE_DEPTH: usize = 16;
 pub(super) struct ParkingNote<'a> {
     pub(super) cause: ParkCause,
     pub(super) reason: &'a str,
+    /// Which event it is, if known.
+    pub(super) identity: Option<&'a Identity>,
     pub(super) by: &'a ConsumerName,
     pub(super) at: OffsetDateTime,
 }
@@ -179,6 +182,12 @@ fn parked_properties(delivery: &Delivery, queue: &str, note: ParkingNote<'_>, fr
     insert("x-parked-reason", storable(note.reason));
     insert("x-parked-by", note.by.to_string());
     insert("x-parked-at", note.at.format(&Rfc3339).unwrap_or_default());
+    // Unparking finds the copy by these, even when the original's headers do not fit.
+    if let Some(Identity { event, aggregate_type, aggregate_id }) = note.identity {
+        insert("x-event-id", event.to_string());
+        insert("x-aggregate-type", aggregate_type.to_string());
+        insert("x-aggregate-id", aggregate_id.to_string());
+    }
     copy_headers(original.headers().as_ref(), &mut headers, frame_max);
     let mut properties = BasicProperties::default().with_delivery_mode(PERSISTENT).with_headers(headers);
     let copy = |text: &Option<ShortString>, with: fn(BasicProperties, ShortString) -> BasicProperties, to| match text {
@@ -250,6 +259,7 @@ fn value_size(value: &AMQPValue, depth: usize) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use application_core::outbox::{AggregateId, AggregateType};
     use time::macros::datetime;
 
     use super::*;
@@ -263,7 +273,13 @@ mod tests {
     fn parked(properties: BasicProperties, frame_max: usize) -> BasicProperties {
         let by = ConsumerName::new("c");
         let at = datetime!(2026-01-02 03:04:05 UTC);
-        let note = ParkingNote { cause: ParkCause::Rejected, reason: "no\0such\nthing", by: &by, at };
+        let identity = Identity {
+            event: "0198c5a0-0000-7000-8000-000000000001".parse().unwrap(),
+            aggregate_type: AggregateType::from_stored("t"),
+            aggregate_id: AggregateId::from_stored("7"),
+        };
+        let (cause, reason) = (ParkCause::Rejected, "no\0such\nthing");
+        let note = ParkingNote { cause, reason, identity: Some(&identity), by: &by, at };
         parked_properties(&delivery(properties), "work", note, frame_max)
     }
 
@@ -282,6 +298,9 @@ mod tests {
             ("x-parked-reason", "no such thing"),
             ("x-parked-by", "c"),
             ("x-parked-at", "2026-01-02T03:04:05Z"),
+            ("x-event-id", "0198c5a0-0000-7000-8000-000000000001"),
+            ("x-aggregate-type", "t"),
+            ("x-aggregate-id", "7"),
             ("x-original-exchange", "ex"),
             ("x-original-routing-key", "rk"),
             ("x-original-queue", "work"),
@@ -319,6 +338,7 @@ mod tests {
         let copy = parked(BasicProperties::default().with_headers(headers.clone()), 12_000);
         assert_eq!(text(&copy, "x-parked-without-headers").as_deref(), Some("Boolean(true)"));
         assert_eq!(text(&copy, "big"), None);
+        assert_eq!(text(&copy, "x-aggregate-id").as_deref(), Some("7"), "it can still be unparked");
         assert!(text(&parked(BasicProperties::default().with_headers(headers), 16_384), "big").is_some());
         let nested = (0..100).fold(FieldTable::default(), |inner, _| {
             let mut outer = FieldTable::default();

@@ -1,6 +1,6 @@
 //! Whether the consumer is connected to its queue.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use application_core::ports::ReadinessCheck;
 use async_trait::async_trait;
@@ -14,17 +14,38 @@ pub(super) enum State {
     Not(String),
 }
 
-/// Ready as long as the consumer is subscribed to its queue. Holds the last reason otherwise.
+/// Ready as long as the consumer is subscribed to its queue and messages that cannot be handled can be parked. Holds the
+/// last reason otherwise.
 #[derive(Debug, Clone)]
-pub struct ConsumerReadiness(Arc<Mutex<State>>);
+pub struct ConsumerReadiness(Arc<Mutex<Condition>>);
+
+#[derive(Debug)]
+struct Condition {
+    state: State,
+    /// Why the last message that had to be parked was not, until one is.
+    parking: Option<String>,
+}
 
 impl ConsumerReadiness {
     pub(super) fn new() -> Self {
-        Self(Arc::new(Mutex::new(State::Not("not started".to_owned()))))
+        let state = State::Not("not started".to_owned());
+        Self(Arc::new(Mutex::new(Condition { state, parking: None })))
     }
 
     pub(super) fn set(&self, state: State) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = state;
+        self.condition().state = state;
+    }
+
+    pub(super) fn parking_fails(&self, reason: String) {
+        self.condition().parking = Some(reason);
+    }
+
+    pub(super) fn parking_works(&self) {
+        self.condition().parking = None;
+    }
+
+    fn condition(&self) -> MutexGuard<'_, Condition> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -35,9 +56,10 @@ impl ReadinessCheck for ConsumerReadiness {
     }
 
     async fn check(&self) -> Result<(), String> {
-        match &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
-            State::Consuming => Ok(()),
-            State::Not(reason) => Err(reason.clone()),
+        match &*self.condition() {
+            Condition { state: State::Not(reason), .. } => Err(reason.clone()),
+            Condition { parking: Some(reason), .. } => Err(format!("a message cannot be parked: {reason}")),
+            Condition { state: State::Consuming, parking: None } => Ok(()),
         }
     }
 }

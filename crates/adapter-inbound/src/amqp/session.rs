@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     connection::{AmqpError, Purpose, channel, connect, within},
-    decode::decode,
+    decode::{Identity, decode},
     lanes::{LaneKey, Lanes},
     park::{close, short},
     settings::ConsumerSettings,
@@ -126,7 +126,10 @@ fn read(settings: &ConsumerSettings, delivery: &Delivery) -> Incoming {
     }
     match decode(settings.format, settings.max_body_bytes, &delivery.properties, &delivery.data) {
         Ok(message) => Incoming::Message(Box::new(message)),
-        Err(error) => Incoming::Undecodable(error),
+        Err(error) => {
+            let identity = Identity::of(settings.max_body_bytes, &delivery.properties, &delivery.data);
+            Incoming::Undecodable { error, identity }
+        }
     }
 }
 
@@ -134,7 +137,9 @@ fn lane(settings: &ConsumerSettings, delivery: &Delivery, incoming: &Incoming) -
     let aggregate = match incoming {
         Incoming::Message(message) => Some((&message.aggregate_type, &message.aggregate_id)),
         Incoming::Unpark(request) => Some((&request.aggregate_type, &request.aggregate_id)),
-        Incoming::Undecodable(_) => None,
+        Incoming::Undecodable { identity, .. } => {
+            identity.as_ref().map(|identity| (&identity.aggregate_type, &identity.aggregate_id))
+        }
     };
     match aggregate {
         Some((aggregate_type, aggregate_id)) if !settings.unordered => {

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     connection::{AmqpError, Purpose, channel, connect, within},
-    decode::decode,
+    decode::{Identity, decode},
     observer::ConsumerSignal,
     park::{close, publish_to_queue, short},
     pauses::{Pauses, sleep},
@@ -173,22 +173,26 @@ impl Worker {
         closing: &CancellationToken,
     ) -> Result<Option<Pass>, AmqpError> {
         let delivery = &parked.delivery;
-        let Ok(message) =
-            decode(self.settings.format, self.settings.max_body_bytes, &delivery.properties, &delivery.data)
-        else {
-            return Ok(None);
+        let max_body_bytes = self.settings.max_body_bytes;
+        let decoded = decode(self.settings.format, max_body_bytes, &delivery.properties, &delivery.data);
+        let identity = match &decoded {
+            Ok(message) => Some(message.into()),
+            Err(_) => Identity::of(max_body_bytes, &delivery.properties, &delivery.data),
         };
-        if message.aggregate_type != request.aggregate_type || message.aggregate_id != request.aggregate_id {
+        let Some(Identity { event, aggregate_type, aggregate_id }) = identity else { return Ok(None) };
+        if aggregate_type != request.aggregate_type || aggregate_id != request.aggregate_id {
             return Ok(None);
         }
-        if request.discard == Some(message.id) {
-            tracing::warn!(consumer = %self.consumer, event.id = %message.id, "a parked message is discarded by request");
+        if request.discard == Some(event) {
+            tracing::warn!(consumer = %self.consumer, event.id = %event, "a parked message is discarded by request");
         } else {
+            let message = match decoded {
+                Ok(message) => message,
+                Err(error) => return Ok(Some(Pass::Stuck { event, reason: with_causes(&error) })),
+            };
             match self.tries(&message, closing).await {
                 None => return Ok(Some(Pass::Closing)),
-                Some(Ending::GivenUp { reason, .. }) => {
-                    return Ok(Some(Pass::Stuck { event: message.id, reason }));
-                }
+                Some(Ending::GivenUp { reason, .. }) => return Ok(Some(Pass::Stuck { event, reason })),
                 Some(Ending::Handled) => *messages += 1,
             }
         }

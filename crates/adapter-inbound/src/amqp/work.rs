@@ -15,11 +15,12 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::{
-    decode::DecodeError,
+    decode::{DecodeError, Identity},
     handle::HandleMessage,
     observer::{ConsumerObserver, ConsumerSignal, ParkCause},
     park::{Parker, ParkingNote},
     pauses::{Pauses, sleep},
+    readiness::ConsumerReadiness,
     retry::{Fault, Tally},
     settings::ConsumerSettings,
     store::{Probe, Store},
@@ -31,7 +32,11 @@ use crate::causes::with_causes;
 pub(super) enum Incoming {
     Message(Box<InboundMessage>),
     Unpark(UnparkRequest),
-    Undecodable(DecodeError),
+    Undecodable {
+        error: DecodeError,
+        /// Which event it is, if anything in the delivery says so.
+        identity: Option<Identity>,
+    },
 }
 
 /// How the tries of a message ended.
@@ -48,6 +53,7 @@ pub(super) struct Worker {
     pub(super) handler: Arc<dyn HandleMessage>,
     pub(super) store: Store,
     pub(super) parker: Parker,
+    pub(super) readiness: ConsumerReadiness,
     /// Tries that may run at once; a message that waits for its next try holds none.
     pub(super) slots: Semaphore,
     pub(super) clock: Arc<dyn Clock>,
@@ -62,9 +68,9 @@ impl Worker {
         let ended = match incoming {
             Incoming::Message(message) => self.message(&delivery, &message, closing).await,
             Incoming::Unpark(request) => self.unpark(&request, closing).await,
-            Incoming::Undecodable(error) => {
-                let reason = with_causes(&error);
-                self.park(&delivery, ParkCause::Undecodable, &reason, closing).await
+            Incoming::Undecodable { error, identity } => {
+                let given_up = (ParkCause::Undecodable, with_causes(&error));
+                self.give_up(&delivery, identity.as_ref(), given_up, closing).await
             }
         };
         // `Ok(false)`: the channel is gone, and the broker delivers the message again.
@@ -72,6 +78,7 @@ impl Worker {
     }
 
     async fn message(&self, delivery: &Delivery, message: &InboundMessage, closing: &CancellationToken) -> Option<()> {
+        let identity = message.into();
         if !self.settings.unordered
             && let Some(parked) = self.store.parked(message, closing).await?
         {
@@ -81,25 +88,38 @@ impl Worker {
             } else {
                 (ParkCause::BehindAnother, format!("event {} of the same aggregate is parked", parked.event))
             };
-            return self.park(delivery, cause, &reason, closing).await;
+            return self.park(delivery, Some(&identity), (cause, &reason), closing).await;
         }
         match self.tries(message, closing).await? {
             Ending::Handled => Some(()),
             Ending::GivenUp { cause, reason } => {
-                if !self.settings.unordered {
-                    // The mark comes before the copy: were it the other way round, a crash between them would handle the
-                    // message anew and park it twice.
-                    let parked = ParkedAggregate {
-                        aggregate_type: message.aggregate_type.clone(),
-                        aggregate_id: message.aggregate_id.clone(),
-                        event: message.id,
-                        reason: storable(&reason),
-                    };
-                    self.store.park(&parked, closing).await?;
-                }
-                self.park(delivery, cause, &reason, closing).await
+                self.give_up(delivery, Some(&identity), (cause, reason), closing).await
             }
         }
+    }
+
+    /// Parks a message, and its aggregate with it if that is known; `None`: closing.
+    async fn give_up(
+        &self,
+        delivery: &Delivery,
+        identity: Option<&Identity>,
+        (cause, reason): (ParkCause, String),
+        closing: &CancellationToken,
+    ) -> Option<()> {
+        if let Some(Identity { event, aggregate_type, aggregate_id }) = identity
+            && !self.settings.unordered
+        {
+            // The mark comes before the copy: were it the other way round, a crash between them would handle the message
+            // anew and park it twice.
+            let parked = ParkedAggregate {
+                aggregate_type: aggregate_type.clone(),
+                aggregate_id: aggregate_id.clone(),
+                event: *event,
+                reason: storable(&reason),
+            };
+            self.store.park(&parked, closing).await?;
+        }
+        self.park(delivery, identity, (cause, &reason), closing).await
     }
 
     /// Tries a message until it is handled or given up; `None`: closing.
@@ -171,28 +191,40 @@ impl Worker {
     async fn park(
         &self,
         delivery: &Delivery,
-        cause: ParkCause,
-        reason: &str,
+        identity: Option<&Identity>,
+        (cause, reason): (ParkCause, &str),
         closing: &CancellationToken,
     ) -> Option<()> {
-        let mut pauses = Pauses::new(&self.settings.outage);
-        loop {
-            let note = ParkingNote { cause, reason, by: &self.consumer, at: self.clock.now() };
-            match self.parker.publish(delivery, note).await {
-                Ok(()) => {
-                    let cause_name = cause.as_str();
-                    tracing::warn!(consumer = %self.consumer, cause = cause_name, reason = storable(reason), "a message was parked");
-                    self.observe(&ConsumerSignal::Parked { cause });
-                    return Some(());
+        let span = tracing::info_span!(
+            "inbox.park",
+            consumer = %self.consumer,
+            cause = cause.as_str(),
+            event.id = identity.map(|of| tracing::field::display(of.event)),
+            aggregate.r#type = identity.map(|of| of.aggregate_type.as_str()),
+            aggregate.id = identity.map(|of| of.aggregate_id.as_str()),
+        );
+        let parking = async {
+            let mut pauses = Pauses::new(&self.settings.outage);
+            loop {
+                let note = ParkingNote { cause, reason, identity, by: &self.consumer, at: self.clock.now() };
+                match self.parker.publish(delivery, note).await {
+                    Ok(()) => {
+                        tracing::warn!(reason = storable(reason), "a message was parked");
+                        self.readiness.parking_works();
+                        self.observe(&ConsumerSignal::Parked { cause });
+                        return Some(());
+                    }
+                    Err(error) => {
+                        let error = with_causes(&error);
+                        tracing::error!(error, "a message could not be parked; it stays in its queue");
+                        self.readiness.parking_fails(error);
+                        self.observe(&ConsumerSignal::ParkingFailed);
+                    }
                 }
-                Err(error) => {
-                    let error = with_causes(&error);
-                    tracing::error!(consumer = %self.consumer, error, "a message could not be parked; it stays in its queue");
-                    self.observe(&ConsumerSignal::ParkingFailed);
-                }
+                sleep(&*self.clock, pauses.draw(&*self.random), closing).await?;
             }
-            sleep(&*self.clock, pauses.draw(&*self.random), closing).await?;
-        }
+        };
+        parking.instrument(span).await
     }
 
     pub(super) fn observe(&self, signal: &ConsumerSignal) {

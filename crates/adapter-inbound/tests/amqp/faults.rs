@@ -167,6 +167,9 @@ async fn the_consumer_goes_on_after_the_broker_restarts() {
     eventually("the loss is noticed", async || running.readiness.check().await.is_err()).await;
     control.start().await.unwrap();
     world.broker.reconnect().await;
+    // A killed broker may have forgotten what was declared in its last seconds.
+    world.broker.declare_work_queue().await;
+    world.broker.declare_parking_queue(FieldTable::default()).await;
     world.publish("a", 4..=6).await;
     world.eventually("it goes on", async || world.journal.of("a").len() == 6).await;
     assert_eq!(world.journal.of("a"), [1, 2, 3, 4, 5, 6]);

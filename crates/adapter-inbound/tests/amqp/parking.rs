@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use adapter_inbound::amqp::{ConsumerSignal, ParkCause, retry::STORE_FAULTS_FORGIVEN};
-use application_core::ports::StoreError;
+use adapter_inbound::amqp::{ConsumerSignal, ParkCause, UnparkRequest, request_unpark, retry::STORE_FAULTS_FORGIVEN};
+use application_core::{outbox::EventId, ports::StoreError};
 use lapin::{
     BasicProperties,
     types::{AMQPValue, FieldArray, FieldTable},
@@ -74,7 +74,7 @@ async fn a_rejected_message_is_parked_at_once() {
 }
 
 #[tokio::test]
-async fn undecodable_messages_are_parked_alone_and_whole() {
+async fn undecodable_messages_that_name_no_aggregate_are_parked_alone_and_whole() {
     let mut world = World::new("undecodable", |_, _, _| Step::Apply).await;
     world.settings.max_body_bytes = 100_000;
     let running = world.start();
@@ -111,6 +111,40 @@ async fn undecodable_messages_are_parked_alone_and_whole() {
     assert!(found == expected, "a body was changed on its way");
     running.stopped().await;
     assert_eq!(world.left_in_queue().await, 0);
+}
+
+#[tokio::test]
+async fn an_undecodable_message_that_names_its_aggregate_holds_back_the_later_ones() {
+    let world = World::new("unreadable", |_, _, _| Step::Apply).await;
+    let running = world.start();
+    let mut headers = FieldTable::default();
+    for (name, text) in [("x-aggregate-type", "work-log"), ("x-aggregate-id", "a")] {
+        headers.insert(name.into(), AMQPValue::LongString(text.into()));
+    }
+    let id = event_id("a", 2);
+    let named = BasicProperties::default().with_headers(headers).with_message_id(id.to_string().into());
+    world.publish("a", [1]).await;
+    world.broker.publish(b"\xFF", named).await;
+    world.publish("b", [1]).await;
+    world.publish("a", [3]).await;
+    let queue = &world.broker.parking_queue;
+    eventually("both are parked", async || world.broker.ready(queue).await == 2).await;
+    eventually("others flow", async || world.journal.of("b") == [1]).await;
+    assert_eq!(world.journal.of("a"), [1]);
+    let mark = world.mark("a").await.unwrap();
+    assert_eq!((mark.event, mark.reason.as_str()), (EventId::new(id), "the body is no UTF-8 text from byte 0 on"));
+
+    // Unparking stops at it, until it is given up.
+    let request = UnparkRequest { aggregate_type: mark.aggregate_type, aggregate_id: mark.aggregate_id, discard: None };
+    request_unpark(&world.settings, &request).await.unwrap();
+    world.publish("a", [4]).await;
+    eventually("a later one is parked as well", async || world.broker.ready(queue).await == 3).await;
+    assert_eq!(world.journal.of("a"), [1]);
+    request_unpark(&world.settings, &UnparkRequest { discard: Some(mark.event), ..request }).await.unwrap();
+    eventually("the rest follows in order", async || world.journal.of("a") == [1, 3, 4]).await;
+    eventually("the mark is lifted", async || world.mark("a").await.is_none()).await;
+    running.stopped().await;
+    assert_eq!((world.left_in_queue().await, world.broker.ready(queue).await), (0, 0));
 }
 
 #[tokio::test]
@@ -159,6 +193,7 @@ async fn a_message_that_cannot_be_parked_stays_in_its_queue() {
     world.publish("a", [1, 2]).await;
     world.publish("b", [1]).await;
     world.eventually("a full parking queue is met", async || failures() >= 3).await;
+    running.not_ready("a message cannot be parked").await;
     eventually("others flow", async || world.journal.of("b") == [1]).await;
 
     // Nor is it lost when the parking queue is gone.
