@@ -2,7 +2,7 @@
 
 use rustix::process::Signal;
 use system_tests::{AppProcess, eventually, work_load::WorkLoad};
-use test_support::checker::DuplicateReason;
+use test_support::checker::{DeliveryChecker, DuplicateReason};
 
 use crate::world::{Outcome, PATIENCE, PORTFOLIO, World, complete_one, counter, load, read};
 
@@ -77,6 +77,35 @@ async fn several_relays_publish_each_aggregate_in_order() -> Outcome {
     let counts = world.until_settled().await?;
     assert_eq!(counts.events, work_logs * 3);
     world.report(Some(DuplicateReason::LeaseExpired)).await?.assert_clean();
+    Ok(())
+}
+
+/// Case O5.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_setting_at_its_maximum_reorders_an_aggregate() -> Outcome {
+    let world = World::shared("maximum").await?;
+    world
+        .execute(
+            "INSERT INTO outbox_event (id, aggregate_type, aggregate_id, event_type, payload) \
+             SELECT gen_random_uuid(), 'order', (n % 20)::text, 'Moved', '{}' FROM generate_series(1, 1000) AS n",
+        )
+        .await?;
+    let settings = [
+        ("WORKERS", "10"),
+        ("MAX_EVENTS", "10000"),
+        ("MIN_LANES", "10000"),
+        ("MAX_RUN", "10000"),
+        ("MAX_BYTES", "1073741824"),
+        ("WINDOW", "10000"),
+    ];
+    let environment = settings.iter().fold(world.environment.clone(), |environment, (name, value)| {
+        environment.with(&format!("APP__OUTBOX__RELAY__{name}"), value)
+    });
+    let relay = environment.relay("relay").await?;
+    world.until("every event published", |counts| counts.published == 1000).await?;
+    world.until_delivered(1000).await?;
+    world.examine(DeliveryChecker::new()).await?.assert_clean();
+    assert!(counter(&relay, "outbox_published_total").await? >= 1000.0);
     Ok(())
 }
 

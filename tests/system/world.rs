@@ -125,6 +125,19 @@ impl World {
         Ok(sqlx::query(AssertSqlSafe(query)).fetch_one(&mut connection).await?.try_get(0)?)
     }
 
+    /// Runs a statement of this test.
+    pub(crate) async fn execute(&self, statement: &'static str) -> Outcome {
+        let mut connection = PgConnection::connect(self.database.url()).await?;
+        sqlx::raw_sql(AssertSqlSafe(statement)).execute(&mut connection).await?;
+        Ok(())
+    }
+
+    /// Waits until this many messages were delivered.
+    pub(crate) async fn until_delivered(&self, count: usize) -> Outcome {
+        let delivered = || async { (self.tap.count() >= count).then_some(()) };
+        Ok(eventually("every event delivered", PATIENCE, delivered).await?)
+    }
+
     /// Waits until the counts are as wanted; a database that does not answer meanwhile is waited for.
     pub(crate) async fn until(&self, what: &str, wanted: impl Fn(&Counts) -> bool) -> Outcome<Counts> {
         let look = || async { self.counts().await.ok().filter(&wanted) };
@@ -159,6 +172,11 @@ impl World {
         if let Some(reason) = duplicates {
             checker.allow_duplicates(reason);
         }
+        self.examine(checker).await
+    }
+
+    /// What a checker finds in everything that was delivered so far.
+    pub(crate) async fn examine(&self, checker: DeliveryChecker) -> Outcome<DeliveryReport> {
         for seen in self.tap.seen() {
             checker.delivered(EventId::new(seen.event));
         }

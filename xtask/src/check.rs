@@ -29,6 +29,12 @@ pub const COMMAND: Command = Command {
 /// Test targets that take minutes: servers are stopped, paused and killed in them.
 const SLOW_TESTS: &[&str] = &["system", "chaos"];
 
+/// Modules of the PostgreSQL adapter's tests that hold through a pooler.
+const THROUGH_A_POOLER: &[&str] =
+    &["append::", "claim::", "contract::", "inbox::", "leadership::", "maintenance::", "operate::", "settle::"];
+/// What the provisioning says when there is no pooler.
+const NO_PGBOUNCER: &str = "no PgBouncer server can be had";
+
 /// How much to check.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Options {
@@ -73,6 +79,9 @@ pub fn run(root: &Path, options: Options) -> Result<u8, Error> {
     let mut built = None;
     runner.step("build", |live| build(root, &targets, live, &mut built));
     runner.step("tests", |live| tests(root, &targets, built.as_ref(), live));
+    if !options.fast {
+        runner.step("pgbouncer", |live| pgbouncer(root, built.as_ref(), live));
+    }
     runner.step("doc tests", |live| {
         if built.is_none() {
             return Ok(End::NotRun("the build failed".to_owned()));
@@ -81,7 +90,8 @@ pub fn run(root: &Path, options: Options) -> Result<u8, Error> {
     });
     runner.step("docs", |live| live.run(docs(root, &targets)));
     if options.fast {
-        runner.leave_out(&format!("test targets {} and the build of `app` alone", SLOW_TESTS.join(", ")));
+        let targets = SLOW_TESTS.join(", ");
+        runner.leave_out(&format!("test targets {targets}, the tests through PgBouncer and the build of `app` alone"));
     } else {
         // The features that tests join in can hide one that the service lacks.
         runner.step("app alone", |live| live.run(with(root, &["check", "--package", "app-bootstrap"])));
@@ -161,6 +171,28 @@ fn tests(root: &Path, targets: &Targets, built: Option<&Binaries>, live: &mut Li
         false
     })?;
     Ok(output.judge(end))
+}
+
+/// The PostgreSQL adapter's tests once more, through PgBouncer in transaction mode (case P46). The tests of connections,
+/// migrations and notifications are left out: they are about sessions, which a pooler hides.
+fn pgbouncer(root: &Path, built: Option<&Binaries>, live: &mut Live) -> Result<End, Error> {
+    let Some(binaries) = built else {
+        return Ok(End::NotRun("the build failed".to_owned()));
+    };
+    let mut command = binaries.command(root, "test-servers")?;
+    command.args(["run", "--allow-missing-broker", "--pgbouncer", "--"]).arg(process::cargo_path());
+    command.args(["test", "--workspace", "--test", "postgres", "--"]).args(THROUGH_A_POOLER);
+    let mut output = TestOutput::default();
+    let end = live.follow(command, |line| {
+        output.read(line);
+        false
+    })?;
+    match end {
+        End::Failed { output, .. } if output.contains(NO_PGBOUNCER) => {
+            Ok(End::Skipped("PgBouncer is not installed and cannot be installed here (package pgbouncer)".to_owned()))
+        }
+        end => Ok(output.judge(end)),
+    }
 }
 
 fn docs(root: &Path, targets: &Targets) -> Process {

@@ -6,3 +6,4 @@ pub mod contracts;
 pub mod fixtures;
 pub mod in_memory;
 pub mod servers;
+pub mod tls;

@@ -8,5 +8,6 @@ mod order;
 mod parking;
 mod raw_frames;
 mod stop;
+mod tls;
 mod unparking;
 mod world;

@@ -12,7 +12,10 @@ use application_core::{
     ports::{MessagePublishPort, ReadinessCheck},
 };
 use futures_util::future::join_all;
-use lapin::types::{AMQPValue, FieldTable};
+use lapin::{
+    options::QueueDeleteOptions,
+    types::{AMQPValue, FieldTable},
+};
 use tokio::{
     io::AsyncReadExt,
     net::TcpListener,
@@ -136,6 +139,46 @@ async fn a_revoked_permission_fails_as_unavailable_and_other_destinations_flow()
     }
     control.ctl(&["set_permissions", "-p", &stage.vhost(), &user, "", ".*", ".*"]).await.unwrap();
     publish_until_confirmed(&publisher, &event("Closed")).await;
+}
+
+/// Case B36.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broker_that_comes_back_without_its_topology_takes_nothing_until_it_is_declared_again() {
+    let (_turn, servers, server) = faulty_broker().await;
+    let mut stage = Stage::on(servers, "forgotten").await;
+    let exchange = stage.exchange("e").await;
+    let queue = quorum_queue(&stage, &exchange).await;
+    let publisher = stage.publisher(&stage.settings(&exchange, "k")).await;
+    publisher.publish(&event("First")).await.unwrap();
+    let first: BTreeSet<_> = stage.count_all(&queue).await.into_keys().collect();
+    assert_eq!(first.len(), 1);
+
+    let control = server.control().unwrap();
+    control.restart().await.unwrap();
+    stage.reconnect().await;
+    let channel = stage.admin_channel().await;
+    channel.queue_delete(queue.as_str().into(), QueueDeleteOptions::default()).await.unwrap();
+    stage.delete_exchange(&exchange).await;
+    let missing = |failure: &PublishFailure, reason: &str| failure.reason().contains(reason);
+    eventually("the exchange is missed", async || {
+        publisher.publish(&event("Lost")).await.is_err_and(|failure| missing(&failure, "NOT_FOUND"))
+    })
+    .await;
+    // The exchange comes first, and no queue takes what it gets: each message is returned, and each failure says so.
+    stage.exchange("e").await;
+    eventually("the queue is missed", async || {
+        publisher.publish(&event("Lost")).await.is_err_and(|failure| missing(&failure, "NO_ROUTE"))
+    })
+    .await;
+    let fates = publish_all(&publisher, &events(50, "Lost")).await;
+    assert!(fates.iter().all(|(_, fate)| class(fate) == Some(FailureClass::Unroutable)), "{fates:?}");
+
+    let queue = quorum_queue(&stage, &exchange).await;
+    let retried = events(50, "Retried");
+    let fates = publish_all(&publisher, &retried).await;
+    assert!(fates.iter().all(|(_, fate)| fate.is_ok()), "{fates:?}");
+    let expected: BTreeSet<_> = fates.into_iter().map(|(id, _)| id).collect();
+    assert_eq!(stage.count_all(&queue).await.into_keys().collect::<BTreeSet<_>>(), expected);
 }
 
 /// Case B32.

@@ -68,6 +68,12 @@ impl Stage {
         Self { url: vhost.url().to_owned(), admin, channel, prefix: vhost.name("x") }
     }
 
+    /// Connects anew, after the broker was away.
+    pub(crate) async fn reconnect(&mut self) {
+        self.admin = Connection::connect(&self.url, ConnectionProperties::default()).await.unwrap();
+        self.channel = self.admin.create_channel().await.unwrap();
+    }
+
     pub(crate) fn name(&self, name: &str) -> String {
         format!("{}.{name}", self.prefix)
     }

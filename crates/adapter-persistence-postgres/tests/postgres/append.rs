@@ -1,12 +1,16 @@
 //! Append: order, duplicates, bounds, and writers that use plain SQL.
 
+use std::time::Duration;
+
+use adapter_persistence_postgres::DatabaseSettings;
 use application_core::{
-    outbox::{EventField, EventHeaders, EventId, InvalidEvent, NewOutboxEvent, bounds},
+    outbox::{ClaimRequest, ClaimScope, EventField, EventHeaders, EventId, InvalidEvent, NewOutboxEvent, bounds},
     ports::{OutboxAppendError, OutboxAppendPort, OutboxOperationsPort, OutboxStorePort, StoreError, UnitOfWork},
 };
+use sea_orm::ConnectionTrait;
 use sqlx::Row;
 
-use super::support::{Fixture, Sql, event, events, fresh_id, ids};
+use super::support::{Fixture, Sql, event, events, fresh_id, ids, request};
 
 #[tokio::test]
 async fn events_of_one_transaction_keep_the_order_in_which_they_were_appended() {
@@ -36,6 +40,67 @@ async fn an_event_id_that_is_in_the_outbox_is_reported_as_a_duplicate_even_after
     assert_eq!(refused(fixture.try_append(&both).await), first.id());
     assert_eq!(refused(fixture.try_append(&[second.clone(), second.clone()]).await), second.id());
     assert_eq!(fixture.sql().await.one::<i64>("SELECT count(*) FROM outbox_event").await, 1);
+}
+
+/// Case P47.
+#[tokio::test(flavor = "multi_thread")]
+async fn commits_that_come_late_in_any_order_skip_no_event_and_reorder_none() {
+    const APPENDERS: usize = 64;
+    const TRANSACTIONS: usize = 6;
+    let patient = |settings: &mut DatabaseSettings| {
+        settings.pool.max_connections = 70;
+        settings.lock_timeout = Duration::from_secs(30);
+        settings.transaction_statement_timeout = Duration::from_secs(40);
+    };
+    let appending = Fixture::with("late", patient).await;
+    let appender = |n: usize| {
+        let (work, repository) = (appending.work.clone(), appending.events.clone());
+        async move {
+            for round in 0..TRANSACTIONS {
+                let mut tx = work.begin().await.expect("begun");
+                // Its own aggregate, and one of four that all appenders share.
+                let batch = [event(&format!("own{n}")), event(&format!("shared{}", (n + round) % 4))];
+                repository.append(&mut tx, &batch).await.expect("appended");
+                tx.orm().execute_unprepared("SELECT pg_sleep(random() * 0.02)").await.expect("delayed");
+                if (n + round) % 10 == 0 {
+                    drop(tx);
+                } else {
+                    work.commit(tx).await.expect("committed");
+                }
+            }
+        }
+    };
+    let appenders: Vec<_> = (0..APPENDERS).map(|n| tokio::spawn(appender(n))).collect();
+    let mut published: std::collections::BTreeMap<String, Vec<i64>> = std::collections::BTreeMap::new();
+    loop {
+        // Looked at before the claim: what commits after the last look is claimed once more.
+        let done = appenders.iter().all(tokio::task::JoinHandle::is_finished);
+        let mut taken = 0;
+        for scope in [ClaimScope::Due, ClaimScope::Overdue] {
+            let claim = appending.claim_as(ClaimRequest { scope, ..request() }).await;
+            for event in claim.runs.iter().flat_map(|run| &run.events) {
+                published.entry(event.aggregate_id.to_string()).or_default().push(event.sequence.0);
+                taken += 1;
+            }
+            appending.store.acknowledge(claim.token, &claim.confirmed()).await.expect("settled");
+        }
+        let open = "SELECT count(*) FROM outbox_event_state WHERE status <> 'PUBLISHED'";
+        if done && taken == 0 && appending.sql().await.one::<i64>(open).await == 0 {
+            break;
+        }
+    }
+    for appender in appenders {
+        appender.await.expect("no appender failed");
+    }
+    let mut sql = appending.sql().await;
+    let rows = sql.rows("SELECT aggregate_id, sequence FROM outbox_event ORDER BY aggregate_id, sequence").await;
+    let mut committed: std::collections::BTreeMap<String, Vec<i64>> = std::collections::BTreeMap::new();
+    for row in rows {
+        committed.entry(row.get(0)).or_default().push(row.get(1));
+    }
+    assert!(committed.len() > APPENDERS, "own and shared aggregates");
+    assert_eq!(published, committed, "each event once, in the order of its aggregate");
+    appending.assert_lanes_are_sound().await;
 }
 
 #[tokio::test]

@@ -14,4 +14,5 @@ mod operate;
 mod readiness;
 mod settle;
 mod support;
+mod tls;
 mod wakeup;

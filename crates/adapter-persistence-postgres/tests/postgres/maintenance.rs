@@ -38,6 +38,44 @@ async fn an_expired_lease_returns_its_events_without_touching_their_attempts() {
     assert_eq!(fixture.reaper.reap(&reap()).await.expect("reaped"), ReapReport::default());
 }
 
+/// Case L14.
+#[tokio::test]
+async fn a_relay_that_dies_with_five_thousand_leases_gets_nothing_stuck() {
+    const LANES: u32 = 5_000;
+    let fixture = Fixture::new("hoard").await;
+    let one_each: Vec<_> = (0..LANES).map(|n| event(&format!("a{n}"))).collect();
+    for batch in one_each.chunks(1_000) {
+        fixture.append(batch).await;
+    }
+    let mut held = 0;
+    while held < one_each.len() {
+        held += fixture.claim().await.ids().len();
+    }
+    let all = "UPDATE outbox_claim SET lease_expires_at = statement_timestamp() - interval '1 s'";
+    let mut sql = fixture.sql().await;
+    let claims = sql.execute(all).await;
+
+    // One period of the reaper: it calls again as long as a call was full.
+    let (mut lanes, mut calls) = (0, 0);
+    loop {
+        let report = fixture.reaper.reap(&reap()).await.expect("reaped");
+        (lanes, calls) = (lanes + report.lanes, calls + 1);
+        if report.claims < reap().max_claims {
+            break;
+        }
+    }
+    assert_eq!((lanes, sql.one::<i64>("SELECT count(*) FROM outbox_claim").await), (LANES, 0), "{claims} in {calls}");
+    assert_eq!(sql.one::<i64>("SELECT count(*) FROM outbox_event_state WHERE status = 'IN_FLIGHT'").await, 0);
+    let mut again = std::collections::BTreeSet::new();
+    while again.len() < one_each.len() {
+        let claim = fixture.claim().await;
+        assert!(!claim.runs.is_empty(), "{} of {LANES} came back", again.len());
+        again.extend(claim.ids());
+        fixture.store.acknowledge(claim.token, &claim.confirmed()).await.expect("settled");
+    }
+    fixture.assert_lanes_are_sound().await;
+}
+
 #[tokio::test]
 async fn an_acknowledgement_that_comes_before_the_reaper_counts_even_after_the_lease() {
     let fixture = Fixture::new("late").await;

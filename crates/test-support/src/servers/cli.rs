@@ -15,19 +15,19 @@ use tokio::{
 };
 
 use super::{
-    Durability, Options, Postgres, RabbitMq, Servers, ServersError,
+    Durability, Options, PgBouncer, Postgres, RabbitMq, Servers, ServersError,
     account::Account,
     control_file::{ControlFile, Record},
     env, process,
     server::{redacted, wait_until_ready},
-    service::{Kind, Service},
+    service::{Kind, Program, Service},
     supervisor::Supervisor,
 };
 
 const HELP: &str = "\
 PostgreSQL and RabbitMQ for tests and development.
 
-test-servers run [--durable] [--allow-missing-broker] -- COMMAND [ARGUMENT]...
+test-servers run [--durable] [--allow-missing-broker] [--pgbouncer] -- COMMAND [ARGUMENT]...
     runs the command with DATABASE_URL, AMQP_URL and TEST_SERVERS_CONTROL set; the servers end with it
 test-servers up [--durable] [--allow-missing-broker] [--state FILE]
     starts servers that stay, and prints their URLs
@@ -38,6 +38,7 @@ test-servers status [--state FILE]
 
 --durable               keep PostgreSQL's forced writes on
 --allow-missing-broker  go on without RabbitMQ and AMQP_URL if none can be had
+--pgbouncer             put PgBouncer in transaction mode before PostgreSQL, and set PGBOUNCER_URL
 --state FILE            where `up` remembers them (.dev/test-servers.json)
 
 TEST_SERVERS=url|docker|installed|install allows one way to obtain them.
@@ -92,6 +93,7 @@ struct Call {
     verb: Verb,
     options: Options,
     allow_missing_broker: bool,
+    pgbouncer: bool,
     state: PathBuf,
     command: Vec<String>,
 }
@@ -111,6 +113,7 @@ impl Call {
             verb,
             options: Options::fast(),
             allow_missing_broker: false,
+            pgbouncer: false,
             state: PathBuf::from(STATE),
             command: Vec::new(),
         };
@@ -121,6 +124,7 @@ impl Call {
                     call.options = call.options.with_durability(Durability::Durable);
                 }
                 "--allow-missing-broker" if starts => call.allow_missing_broker = true,
+                "--pgbouncer" if verb == Verb::Run => call.pgbouncer = true,
                 "--state" if verb != Verb::Run => {
                     call.state = arguments.next().ok_or("--state needs a file")?.into();
                 }
@@ -151,25 +155,39 @@ async fn provision(call: &Call, file: &mut ControlFile) -> Result<Servers, Serve
     Ok(servers)
 }
 
+/// The servers and, if it is asked for, the pooler before PostgreSQL.
+async fn provision_run(call: &Call, file: &mut ControlFile) -> Result<(Option<PgBouncer>, Servers), ServersError> {
+    let servers = provision(call, file).await?;
+    if !call.pgbouncer {
+        return Ok((None, servers));
+    }
+    let pooler = PgBouncer::before(servers.postgres().await?.url(), &call.options).await?;
+    call.options.step(&pooler.describe());
+    Ok((Some(pooler), servers))
+}
+
 async fn run_command(call: &Call) -> Result<u8, ServersError> {
     let mut signals = Signals::listen()?;
     let mut file = ControlFile::default();
-    let servers = tokio::select! {
-        servers = provision(call, &mut file) => servers?,
+    let (pooler, servers) = tokio::select! {
+        provisioned = provision_run(call, &mut file) => provisioned?,
         signal = signals.next() => return Ok(status_of(signal)),
     };
     let (_folder, directory) = Supervisor::of_directory("run", Account::SELF)?;
     let path = directory.join("control.json");
     file.write(&path)?;
-    let mut child =
-        command(call, &file, &path).spawn().map_err(ServersError::io(format!("run {}", call.command.join(" "))))?;
+    let mut command = command(call, &file, &path);
+    if let Some(pooler) = &pooler {
+        command.env(env::PGBOUNCER_URL, pooler.url());
+    }
+    let mut child = command.spawn().map_err(ServersError::io(format!("run {}", call.command.join(" "))))?;
     let status = loop {
         tokio::select! {
             status = child.wait() => break status.map_err(ServersError::io("wait for the command"))?,
             signal = signals.next() => pass_on(signal, &child)?,
         }
     };
-    drop(servers);
+    drop((pooler, servers));
     Ok(code(status))
 }
 

@@ -6,6 +6,8 @@ use std::{ffi::OsString, path::PathBuf};
 pub const FORCED_WAY: &str = "TEST_SERVERS";
 /// Path of the file that says how to control the servers which the URLs name.
 pub const CONTROL: &str = "TEST_SERVERS_CONTROL";
+/// The pooler before PostgreSQL, set by `test-servers run --pgbouncer`.
+pub const PGBOUNCER_URL: &str = "PGBOUNCER_URL";
 /// Keeps the databases of tests when it is set.
 pub const KEEP_DB: &str = "KEEP_DB";
 

@@ -8,7 +8,7 @@ use std::{
 
 use tokio::{process::Command, sync::Mutex, task};
 
-use super::{Postgres, RabbitMq, account::is_root, env, error::ServersError, options::Options, service::Kind};
+use super::{Postgres, RabbitMq, account::is_root, env, error::ServersError, options::Options, service::Program};
 
 const SCRIPT: &str = include_str!("install.sh");
 
@@ -24,24 +24,20 @@ pub(crate) enum Obstacle {
     Failed(ServersError),
 }
 
-/// Installs those of the servers that are missing.
-pub(crate) async fn install(options: &Options) -> Result<(), Obstacle> {
+/// Installs packages.
+pub(crate) async fn install(packages: &[&str], options: &Options) -> Result<(), Obstacle> {
     let mut refusal = INSTALLING.lock().await;
-    let packages = missing_packages();
-    if packages.is_empty() {
-        return Ok(());
-    }
     if !Path::new("/etc/debian_version").exists() || env::find_on_path("apt-get").is_none() {
         return Err(Obstacle::Absent("this is neither Debian nor Ubuntu".to_owned()));
     }
-    let command = command_line(&packages);
+    let command = command_line(packages);
     let mut shell = if is_root() {
         options.step(&format!("installing {}: {command}", packages.join(" and ")));
         options.step("the packages will stay installed; no service is started");
         Command::new("sh")
     } else {
         if refusal.is_none() {
-            *refusal = ask(options, &packages, &command).await.err();
+            *refusal = ask(options, packages, &command).await.err();
         }
         if let Some(reason) = &*refusal {
             return Err(Obstacle::Absent(reason.clone()));
@@ -53,7 +49,7 @@ pub(crate) async fn install(options: &Options) -> Result<(), Obstacle> {
     let output = Stdio::from(io::stderr());
     let status = shell
         .args(["-c", SCRIPT, "test-servers"])
-        .args(&packages)
+        .args(packages)
         .stdout(output)
         .status()
         .await
@@ -85,13 +81,14 @@ async fn ask(options: &Options, packages: &[&str], command: &str) -> Result<(), 
     }
 }
 
-fn missing_packages() -> Vec<&'static str> {
+/// The packages of those servers that are not installed.
+pub(crate) fn missing_servers() -> Vec<&'static str> {
     let postgres = Postgres::find().is_err().then_some("postgresql");
     let rabbitmq = RabbitMq::find().is_err().then_some("rabbitmq-server");
     postgres.into_iter().chain(rabbitmq).collect()
 }
 
-fn command_line(packages: &[&str]) -> String {
+pub(crate) fn command_line(packages: &[&str]) -> String {
     let sudo = if is_root() { "" } else { "sudo " };
     format!("{sudo}apt-get update && {sudo}apt-get install -y --no-install-recommends {}", packages.join(" "))
 }

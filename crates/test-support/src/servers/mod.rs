@@ -14,6 +14,8 @@
 //! only; `TEST_POSTGRES_IMAGE` and `TEST_RABBITMQ_IMAGE` name other images; `KEEP_DB=1` keeps the databases of tests;
 //! `TEST_SERVERS_CONTROL` is set by `test-servers run` for its command.
 //!
+//! [`PgBouncer`] can be put before PostgreSQL: `test-servers run --pgbouncer` sets `PGBOUNCER_URL` for its command.
+//!
 //! Nothing stays behind: a supervisor, which is a small shell script, stops each server and removes its files when this
 //! process ends, be it by SIGKILL. `kill_of_the_owner_removes_servers_and_directories` in `tests/servers.rs` shows it.
 //!
@@ -25,7 +27,7 @@
 //!
 //! # Adding a server of another kind
 //!
-//! 1. Implement `Kind` for it in a file of its own, after the example of `postgres.rs`.
+//! 1. Implement `Program` and `Kind` for it in a file of its own, after the example of `postgres.rs`.
 //! 2. Add a cell and a method to [`Servers`], and its package to `install.rs`.
 //! 3. Add it to `test-servers` and to the tests in `tests/servers.rs`.
 
@@ -40,6 +42,7 @@ mod error;
 mod host;
 mod install;
 mod options;
+mod pgbouncer;
 mod postgres;
 mod process;
 mod provision;
@@ -64,6 +67,7 @@ pub use self::{
     database::TestDatabase,
     error::{Attempts, ServersError},
     options::{Durability, Options},
+    pgbouncer::PgBouncer,
     postgres::Postgres,
     rabbitmq::RabbitMq,
     ready::NotReady,

@@ -23,6 +23,8 @@ pub struct Options {
     pub(crate) postgres_settings: Vec<(String, String)>,
     pub(crate) way: Option<Way>,
     pub(crate) url_allowed: bool,
+    /// The server behind a pooler.
+    pub(crate) upstream: Option<String>,
     pub(crate) progress: Arc<dyn Fn(&str) + Send + Sync>,
 }
 
@@ -35,6 +37,7 @@ impl Options {
             postgres_settings: Vec::new(),
             way: None,
             url_allowed: true,
+            upstream: None,
             progress: Arc::new(|step| {
                 // Not eprintln!, which a test harness would swallow until the test fails.
                 let _unheard = writeln!(std::io::stderr(), "[servers] {step}");

@@ -16,24 +16,17 @@ use super::{
     error::ServersError,
     options::Options,
     random,
-    service::{Kind, UrlOf, quoted, write},
+    service::{Kind, Program, UrlOf, quoted, write},
 };
 
 /// The kind of server that is PostgreSQL.
 #[derive(Debug, Clone, Copy)]
 pub struct Postgres;
 
-impl Kind for Postgres {
+impl Program for Postgres {
     const NAME: &'static str = "PostgreSQL";
     const SLUG: &'static str = "postgres";
-    const URL_VARIABLE: &'static str = "DATABASE_URL";
-    const IMAGE_VARIABLE: &'static str = "TEST_POSTGRES_IMAGE";
-    const IMAGE: &'static str = "postgres:15-alpine";
-    const INNER_PORT: u16 = 5432;
     const READY_WITHIN: Duration = Duration::from_secs(90);
-    /// The "fast" shutdown: clients are disconnected, a checkpoint is written.
-    const ORDERLY: Signal = Signal::INT;
-    const ORDERLY_COMMAND: &[&str] = &[];
 
     async fn probe(url: &str) -> Result<(), String> {
         let connection = PgConnection::connect(url).await.map_err(|error| error.to_string())?;
@@ -79,6 +72,16 @@ impl Kind for Postgres {
         write(directory, "server.sh", &script)?;
         Ok(url(&password, "127.0.0.1", port))
     }
+}
+
+impl Kind for Postgres {
+    const URL_VARIABLE: &'static str = "DATABASE_URL";
+    const IMAGE_VARIABLE: &'static str = "TEST_POSTGRES_IMAGE";
+    const IMAGE: &'static str = "postgres:15-alpine";
+    const INNER_PORT: u16 = 5432;
+    /// The "fast" shutdown: clients are disconnected, a checkpoint is written.
+    const ORDERLY: Signal = Signal::INT;
+    const ORDERLY_COMMAND: &[&str] = &[];
 
     fn container(
         image: GenericImage,

@@ -1,5 +1,7 @@
 //! Obtaining one server by the first way that works.
 
+use std::path::Path;
+
 use testcontainers::GenericImage;
 
 use super::{
@@ -11,7 +13,7 @@ use super::{
     options::Options,
     random,
     server::{Server, wait_until_ready},
-    service::Service,
+    service::{Program, Service},
     supervisor::Supervisor,
     way::Way,
 };
@@ -121,20 +123,29 @@ async fn by_docker<S: Service>(options: &Options) -> Result<Server<S>, Obstacle>
 
 async fn by_binaries<S: Service>(options: &Options, way: Way) -> Result<Server<S>, Obstacle> {
     let programs = S::find().map_err(Obstacle::Absent)?;
-    options.step(&format!("starting {} from {}", S::NAME, programs.display()));
+    let (url, host, supervisor) = launch::<S>(&programs, options).await?;
+    Ok(Server::new(url, way, Some(host), Some(supervisor)))
+}
+
+/// Starts a process of installed programs and waits until it accepts connections.
+pub(crate) async fn launch<P: Program>(
+    programs: &Path,
+    options: &Options,
+) -> Result<(String, Host, Supervisor), ServersError> {
+    options.step(&format!("starting {} from {}", P::NAME, programs.display()));
     let mut attempt = 1;
     loop {
-        let account = S::account();
-        let (supervisor, directory) = Supervisor::of_directory(S::SLUG, account)?;
-        let url = S::set_up(&programs, &directory, options)?;
+        let account = P::account();
+        let (supervisor, directory) = Supervisor::of_directory(P::SLUG, account)?;
+        let url = P::set_up(programs, &directory, options)?;
         let host = Host::Process { directory, account };
         host.start().await?;
-        match wait_until_ready::<S>(&url, Some(&host), S::READY_WITHIN).await {
-            Ok(()) => return Ok(Server::new(url, way, Some(host), Some(supervisor))),
+        match wait_until_ready::<P>(&url, Some(&host), P::READY_WITHIN).await {
+            Ok(()) => return Ok((url, host, supervisor)),
             Err(ServersError::EndedAtStart { log, .. }) if attempt < PORT_ATTEMPTS && tells_of_a_taken_port(&log) => {
                 attempt += 1;
             }
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(error),
         }
     }
 }
@@ -149,7 +160,7 @@ async fn by_installation<S: Service>(options: &Options) -> Result<Server<S>, Obs
     if S::find().is_ok() {
         return Err(Obstacle::Absent("the binaries are installed already".to_owned()));
     }
-    install::install(options).await.map_err(|obstacle| match obstacle {
+    install::install(&install::missing_servers(), options).await.map_err(|obstacle| match obstacle {
         install::Obstacle::Absent(reason) => Obstacle::Absent(reason),
         install::Obstacle::Failed(error) => Obstacle::Failed(error),
     })?;

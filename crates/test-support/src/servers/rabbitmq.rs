@@ -16,7 +16,7 @@ use super::{
     error::ServersError,
     options::Options,
     random,
-    service::{Kind, UrlOf, quoted, write},
+    service::{Kind, Program, UrlOf, quoted, write},
 };
 
 /// The user of every broker that we start.
@@ -26,16 +26,10 @@ pub(crate) const USER: &str = "test";
 #[derive(Debug, Clone, Copy)]
 pub struct RabbitMq;
 
-impl Kind for RabbitMq {
+impl Program for RabbitMq {
     const NAME: &'static str = "RabbitMQ";
     const SLUG: &'static str = "rabbitmq";
-    const URL_VARIABLE: &'static str = "AMQP_URL";
-    const IMAGE_VARIABLE: &'static str = "TEST_RABBITMQ_IMAGE";
-    const IMAGE: &'static str = "rabbitmq:3.10-management";
-    const INNER_PORT: u16 = 5672;
     const READY_WITHIN: Duration = Duration::from_mins(3);
-    const ORDERLY: Signal = Signal::TERM;
-    const ORDERLY_COMMAND: &[&str] = &["rabbitmqctl", "stop"];
 
     async fn probe(url: &str) -> Result<(), String> {
         let connection =
@@ -74,6 +68,15 @@ impl Kind for RabbitMq {
         write(directory, "sidecar.sh", &format!("{environment}exec {epmd} -port {epmd_port} -address 127.0.0.1\n"))?;
         Ok(url(&password, "127.0.0.1", port))
     }
+}
+
+impl Kind for RabbitMq {
+    const URL_VARIABLE: &'static str = "AMQP_URL";
+    const IMAGE_VARIABLE: &'static str = "TEST_RABBITMQ_IMAGE";
+    const IMAGE: &'static str = "rabbitmq:3.10-management";
+    const INNER_PORT: u16 = 5672;
+    const ORDERLY: Signal = Signal::TERM;
+    const ORDERLY_COMMAND: &[&str] = &["rabbitmqctl", "stop"];
 
     fn container(
         image: GenericImage,

@@ -7,7 +7,7 @@ use super::{
     error::ServersError,
     host::Host,
     ready::{Look, Unmet, until},
-    service::Service,
+    service::{Program, Service},
     supervisor::Supervisor,
     way::Way,
 };
@@ -76,23 +76,23 @@ impl<S: Service> fmt::Debug for Server<S> {
 }
 
 /// Waits until the server accepts a connection; gives up early if it ends.
-pub(crate) async fn wait_until_ready<S: Service>(
+pub(crate) async fn wait_until_ready<P: Program>(
     url: &str,
     host: Option<&Host>,
     within: Duration,
 ) -> Result<(), ServersError> {
-    let ready = until(within, async || match S::probe(url).await {
+    let ready = until(within, async || match P::probe(url).await {
         Ok(()) => Look::Done(()),
         Err(refusal) => match host {
             Some(host) if host.has_ended().await => {
-                Look::Never(ServersError::EndedAtStart { server: S::NAME, log: host.log_tail().await })
+                Look::Never(ServersError::EndedAtStart { server: P::NAME, log: host.log_tail().await })
             }
             _ => Look::NotYet(refusal),
         },
     });
     ready.await.map_err(|unmet| match unmet {
         Unmet::Never(error) => error,
-        Unmet::Late(source) => ServersError::NotReady { server: S::NAME, within, source },
+        Unmet::Late(source) => ServersError::NotReady { server: P::NAME, within, source },
     })
 }
 

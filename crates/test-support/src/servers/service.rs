@@ -17,25 +17,14 @@ pub trait Service: Kind {}
 
 impl<K: Kind> Service for K {}
 
-pub(crate) trait Kind: Debug + Send + Sync + Sized + 'static {
+/// What installed programs make a throwaway process of.
+pub(crate) trait Program: Debug + Send + Sync + Sized + 'static {
     /// The server's name for people.
     const NAME: &'static str;
     /// The server's name in paths and container names.
     const SLUG: &'static str;
-    /// The environment variable that names a server of the caller's.
-    const URL_VARIABLE: &'static str;
-    /// The environment variable that names another image.
-    const IMAGE_VARIABLE: &'static str;
-    /// The image if that variable is not set.
-    const IMAGE: &'static str;
-    /// The port inside a container.
-    const INNER_PORT: u16;
     /// How long the server may take to accept connections.
     const READY_WITHIN: Duration;
-    /// What asks the first process for an orderly end that does not wait for clients.
-    const ORDERLY: Signal;
-    /// What asks for the same inside a container, where the signal may not reach the server.
-    const ORDERLY_COMMAND: &[&str];
 
     /// Connects once and disconnects.
     fn probe(url: &str) -> impl Future<Output = Result<(), String>> + Send;
@@ -48,6 +37,21 @@ pub(crate) trait Kind: Debug + Send + Sync + Sized + 'static {
 
     /// Writes into the directory what its supervisor is to start; the server's URL.
     fn set_up(programs: &Path, directory: &Path, options: &Options) -> Result<String, ServersError>;
+}
+
+pub(crate) trait Kind: Program {
+    /// The environment variable that names a server of the caller's.
+    const URL_VARIABLE: &'static str;
+    /// The environment variable that names another image.
+    const IMAGE_VARIABLE: &'static str;
+    /// The image if that variable is not set.
+    const IMAGE: &'static str;
+    /// The port inside a container.
+    const INNER_PORT: u16;
+    /// What asks the first process for an orderly end that does not wait for clients.
+    const ORDERLY: Signal;
+    /// What asks for the same inside a container, where the signal may not reach the server.
+    const ORDERLY_COMMAND: &[&str];
 
     /// Adds credentials and settings to a container; a function from host and port to the server's URL.
     fn container(
