@@ -1,8 +1,7 @@
 //! Settle: what becomes of claimed events, and who may still say so.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
-use adapter_persistence_postgres::{OutboxStoreAdapter, PostgresOutboxClaimRepository};
 use application_core::{
     outbox::{ClaimRequest, FailedOutcome, FailedRun, NewOutboxEvent, Settlement},
     ports::{
