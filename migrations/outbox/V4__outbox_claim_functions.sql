@@ -71,7 +71,7 @@ BEGIN
     ), emptied AS (
         DELETE FROM outbox_lane l WHERE l.ctid = ANY (ARRAY(SELECT x.row FROM verdict x WHERE x.head IS NULL))
     )
-    SELECT f.lane, f.sequence, f.id, f.aggregate_type, f.aggregate_id, f.event_type, f.payload::text, f.headers::text,
+    SELECT f.lane, f.sequence, f.id, f.aggregate_type::text, f.aggregate_id::text, f.event_type::text, f.payload::text, f.headers::text,
            f.attempts, f.replays, f.created_at, f.expiries
       FROM fit f WHERE f.taken ORDER BY f.lane, f.sequence;
 END $$;

@@ -14,7 +14,8 @@ const EXPLAIN: &str = "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT * FROM out
 /// Events in bulk, as the append leaves them.
 async fn append(sql: &mut Sql, prefix: &str, lanes: u32, events: u32) {
     let insert = format!(
-        "INSERT INTO outbox_event (id, sequence, aggregate_type, aggregate_id, event_type, payload) \
+        "SET LOCAL outbox.lanes_are_taken = 'yes'; \
+         INSERT INTO outbox_event (id, sequence, aggregate_type, aggregate_id, event_type, payload) \
          SELECT gen_random_uuid(), nextval('outbox_event_sequence'), 't', '{prefix}' || n % {lanes}, 'e', '1' \
            FROM generate_series(1, {events}) n; \
          INSERT INTO outbox_lane (lane, floor, due_at) SELECT e.lane, min(e.sequence), \

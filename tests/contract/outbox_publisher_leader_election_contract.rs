@@ -1,7 +1,7 @@
 //! Relays need no leader: they pass each other's locks. Maintenance has one.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -135,8 +135,20 @@ async fn one_process_leads_maintenance_and_another_takes_over_when_it_stops() {
         let led = eventually("somebody leads", Duration::from_secs(30), async || {
             (leaders(&postgres).await == ["one 1"]).then_some(())
         });
-        led.await.expect("the first process leads, and the second lets it");
+        led.await.expect("the first process leads");
     }
+    // Renewals come as often as the other process asks: by the third it has asked.
+    let terms = Mutex::new(BTreeSet::new());
+    let query = "SELECT holder || ' ' || term || ' ' || expires_at FROM outbox_leader";
+    let renewed = eventually("the first renews its term", Duration::from_secs(30), async || {
+        let seen = postgres.sql().await.column::<String>(query).await;
+        let mut terms = terms.lock().unwrap_or_else(PoisonError::into_inner);
+        terms.extend(seen);
+        (terms.len() > 3).then_some(())
+    });
+    renewed.await.expect("three renewals");
+    let terms = terms.into_inner().unwrap_or_else(PoisonError::into_inner);
+    assert!(terms.iter().all(|term| term.starts_with("one 1 ")), "the second process lets it: {terms:?}");
     let (cancel, first) = processes.remove(0);
     cancel.cancel();
     first.await.expect("the first ends");

@@ -70,3 +70,54 @@ async fn metrics_and_health_are_served() -> Outcome {
     eventually("readiness after the outage", PATIENCE, ready).await?;
     Ok(())
 }
+
+const APPEND: &str = "WITH event AS (INSERT INTO outbox_event (id, aggregate_type, aggregate_id, event_type, payload) \
+     VALUES ('0198c5a0-0000-7000-8000-000000000001', 'order', 'o-1', 'OrderPlaced', '1') RETURNING 1) \
+     SELECT count(*) FROM event";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_doctor_names_each_finding_with_its_cure_and_repairs_when_no_relay_runs() -> Outcome {
+    let world = World::shared("doctor").await?;
+    let quiet = world.environment.clone().with("APP__LOGS__FILTER", "error");
+    assert_eq!(world.number(APPEND).await?, 1);
+    let (status, table) = run(&quiet, &["outbox", "doctor"]).await?;
+    assert!(status.success() && table.trim() == "none", "{table}");
+
+    world.number("WITH gone AS (DELETE FROM outbox_lane RETURNING 1) SELECT count(*) FROM gone").await?;
+    let (status, table) = run(&quiet, &["outbox", "doctor"]).await?;
+    assert_eq!(status.code(), Some(1), "{table}");
+    assert!(table.contains("open events without a lane") && table.contains("outbox doctor --repair"), "{table}");
+    let (status, json) = run(&quiet, &["outbox", "doctor", "--json"]).await?;
+    assert_eq!(status.code(), Some(1), "{json}");
+    let report: Value = serde_json::from_str(&json)?;
+    assert_eq!((&report["rebuiltLanes"], &report["findings"][0]["check"]), (&Value::Null, &Value::from("lanes")));
+    assert!(report["findings"][0]["subject"].as_str().is_some_and(|subject| subject.starts_with("lane ")), "{json}");
+
+    let lease = "WITH claim AS (INSERT INTO outbox_claim (token, holder, lease_expires_at, lanes, held) \
+         VALUES (gen_random_uuid(), 'relay', statement_timestamp() + interval '1 h', '{1}', 1) RETURNING 1) \
+         SELECT count(*) FROM claim";
+    world.number(lease).await?;
+    let (status, refused) = run(&quiet, &["outbox", "doctor", "--repair"]).await?;
+    assert!(!status.success() && refused.contains("stop the relays"), "{refused}");
+    world.number("WITH gone AS (DELETE FROM outbox_claim RETURNING 1) SELECT count(*) FROM gone").await?;
+    let (status, json) = run(&quiet, &["outbox", "doctor", "--repair", "--json"]).await?;
+    assert!(status.success(), "{json}");
+    let report: Value = serde_json::from_str(&json)?;
+    assert_eq!((&report["rebuiltLanes"], &report["findings"]), (&Value::from(1), &Value::Array(Vec::new())));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn published_events_are_deleted_where_the_setting_says_so_and_a_replay_says_why_not() -> Outcome {
+    let world = World::shared("delete").await?;
+    let deleting = world.environment.clone().with("APP__OUTBOX__RETENTION__ON_PUBLISH", "delete");
+    let deleting = deleting.with("APP__OUTBOUND__PUBLISHER", "stdout");
+    assert_eq!(world.number(APPEND).await?, 1);
+    let (status, output) = run(&deleting, &["relay", "--until-drained"]).await?;
+    assert!(status.success(), "{output}");
+    assert_eq!(output.matches("OrderPlaced").count(), 1, "{output}");
+    assert_eq!(world.number("SELECT count(*) FROM outbox_event").await?, 0);
+    let (status, refused) = run(&deleting, &["outbox", "replay", "0198c5a0-0000-7000-8000-000000000001"]).await?;
+    assert!(!status.success() && refused.contains("deletes events when they are published"), "{refused}");
+    Ok(())
+}

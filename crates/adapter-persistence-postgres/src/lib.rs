@@ -29,7 +29,7 @@ pub use inbox::PostgresInbox;
 pub use leadership::PostgresLeadership;
 pub use migrate::{History, MigrateError, MigrationReport, migrate, newest_version, outbox_migrations, schema_version};
 pub use outbox::{
-    OutboxClaimRepository, OutboxEventEntity, OutboxEventRepository, OutboxEventStateEntity, OutboxReaper,
+    LaneCheck, OutboxClaimRepository, OutboxEventEntity, OutboxEventRepository, OutboxEventStateEntity, OutboxReaper,
     OutboxStoreAdapter, PostgresOutboxClaimRepository,
     wakeup::{ListenWakeup, NotifyWakeup, WakeupSettings},
 };

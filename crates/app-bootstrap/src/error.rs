@@ -72,6 +72,9 @@ pub enum BootstrapError {
     /// The consumer could not be asked.
     #[error("the consumer could not be asked")]
     Unpark(#[from] AmqpError),
+    /// The lanes could not be rebuilt.
+    #[error("the lanes cannot be rebuilt; stop the relays and wait until their leases have run out")]
+    Repair(#[source] StoreError),
     /// An operator's action could not be done.
     #[error("the outbox could not be read or changed")]
     Operate(#[from] OperateError),

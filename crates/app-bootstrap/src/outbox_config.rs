@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use adapter_persistence_postgres::{
-    Database, OutboxEventRepository, OutboxReaper, OutboxStoreAdapter, PgTransaction, PostgresInbox,
+    Database, LaneCheck, OutboxEventRepository, OutboxReaper, OutboxStoreAdapter, PgTransaction, PostgresInbox,
     PostgresLeadership, PostgresOutboxClaimRepository, PostgresUnitOfWork,
 };
 use application_core::{
     outbox::{HolderName, InvalidBackoff},
-    ports::{Clock, MessagePublishPort, OutboxObserver, Random, UnitOfWork, WakeupPort},
+    ports::{Clock, MessagePublishPort, OutboxCheckPort, OutboxObserver, Random, UnitOfWork, WakeupPort},
     usecases::{
-        CleanUpOutboxUseCase, ObserveOutboxUseCase, OperateOutboxUseCase, PublishPendingOutboxEventsUseCase,
-        ReapOutboxUseCase, Transactional,
+        CleanUpOutboxUseCase, ExamineOutboxUseCase, ObserveOutboxUseCase, OperateOutboxUseCase,
+        PublishPendingOutboxEventsUseCase, ReapOutboxUseCase, Transactional,
     },
 };
 
@@ -76,10 +76,10 @@ impl<'a> OutboxConfig<'a> {
     pub fn relay(&self, publisher: Arc<dyn MessagePublishPort>) -> Result<Arc<OutboxRelayScheduler>, InvalidBackoff> {
         let outbox = &self.settings.outbox;
         let policy = outbox.publish_policy(self.holder.clone(), self.settings.confirm_timeout())?;
-        let claims = Arc::new(PostgresOutboxClaimRepository::new(self.database.clone()));
+        let claims = PostgresOutboxClaimRepository::new(self.database.clone()).on_publish(outbox.retention.on_publish);
         let call_limit = self.settings.database.statement_timeout + self.settings.database.client_margin * 4;
         let use_case = PublishPendingOutboxEventsUseCase::new(
-            Arc::new(OutboxStoreAdapter::new(claims, call_limit)),
+            Arc::new(OutboxStoreAdapter::new(Arc::new(claims), call_limit)),
             publisher,
             Self::clock(),
             Self::random(),
@@ -125,7 +125,16 @@ impl<'a> OutboxConfig<'a> {
     /// Shows the outbox and acts on its events.
     #[must_use]
     pub fn operate(&self) -> Arc<OperateOutboxUseCase> {
-        Arc::new(OperateOutboxUseCase::new(self.repository(), self.repository(), self.wakeup_port()))
+        let operate = OperateOutboxUseCase::new(self.repository(), self.repository(), self.wakeup_port());
+        Arc::new(operate.on_publish(self.settings.outbox.retention.on_publish))
+    }
+
+    /// Looks for what must not be; a further check is a further line here.
+    #[must_use]
+    pub fn doctor(&self) -> ExamineOutboxUseCase {
+        let repository = self.repository();
+        let checks: Vec<Arc<dyn OutboxCheckPort>> = vec![Arc::new(LaneCheck::new(repository.as_ref().clone()))];
+        ExamineOutboxUseCase::new(checks, repository)
     }
 
     fn repository(&self) -> Arc<OutboxEventRepository> {

@@ -2,9 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use application_core::ports::{
-    InboxPort, LeadershipPort, OutboxAppendPort, OutboxMaintenancePort, OutboxOperationsPort, OutboxStatisticsPort,
-    OutboxStorePort, ParkingPort, UnitOfWork,
+use application_core::{
+    outbox::OnPublish,
+    ports::{
+        InboxPort, LeadershipPort, OutboxAppendPort, OutboxMaintenancePort, OutboxOperationsPort, OutboxStatisticsPort,
+        OutboxStorePort, ParkingPort, UnitOfWork,
+    },
 };
 use test_support::{
     clock::FakeClock,
@@ -36,6 +39,10 @@ impl OutboxHarness for InMemory {
 
     fn store(&self) -> Arc<dyn OutboxStorePort> {
         Arc::new(self.outbox.clone())
+    }
+
+    fn store_without_history(&self) -> Arc<dyn OutboxStorePort> {
+        Arc::new(self.outbox.clone().on_publish(OnPublish::Delete))
     }
 
     fn maintenance(&self) -> Arc<dyn OutboxMaintenancePort> {

@@ -7,6 +7,7 @@
 -- without writing a new version of its row (a hot aggregate leaves no dead rows behind), and inserts one that does not.
 -- The count over "locked" ends only when every lane is locked; only then is the first sequence drawn.
 -- A lane that is created starts at a floor read before its lock: every event appended under the lock lies above.
+-- The table takes sequences from nobody who has not said that the lanes are taken (outbox_event_refuse_sequence).
 -- An id that exists is a unique_violation (23505), never swallowed.
 WITH event AS MATERIALIZED (
     SELECT e.*, outbox_lane_of(e.aggregate_type, e.aggregate_id) AS lane
@@ -22,5 +23,5 @@ WITH event AS MATERIALIZED (
 )
 INSERT INTO outbox_event (id, sequence, aggregate_type, aggregate_id, event_type, payload, headers)
 SELECT o.id, nextval('outbox_event_sequence'), o.aggregate_type, o.aggregate_id, o.event_type, o.payload::json, o.headers::jsonb
-  FROM (SELECT event.* FROM event CROSS JOIN (SELECT count(*) FROM locked) barrier ORDER BY event.position OFFSET 0) o
+  FROM (SELECT event.* FROM event CROSS JOIN (SELECT count(*), set_config('outbox.lanes_are_taken', 'yes', true) FROM locked) barrier ORDER BY event.position OFFSET 0) o
 RETURNING id, sequence;

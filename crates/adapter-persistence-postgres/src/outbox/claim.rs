@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use application_core::{outbox::ClaimRequest, ports::StoreError};
+use application_core::{
+    outbox::{ClaimRequest, OnPublish},
+    ports::StoreError,
+};
 use async_trait::async_trait;
 use sqlx::{Row, postgres::PgRow};
 use uuid::Uuid;
@@ -145,11 +148,10 @@ impl PostgresOutboxClaimRepository {
         Self { database, delete_published: false }
     }
 
-    /// Deletes events when they are published instead of keeping them: half the log volume, but no replay, and an event
-    /// id appended again later is no duplicate any more (rule R9).
+    /// Keeps events when they are published, or deletes them.
     #[must_use]
-    pub const fn deleting_published(mut self) -> Self {
-        self.delete_published = true;
+    pub fn on_publish(mut self, on_publish: OnPublish) -> Self {
+        self.delete_published = on_publish == OnPublish::Delete;
         self
     }
 

@@ -2,6 +2,7 @@
 
 mod append;
 mod claim;
+mod doctor;
 pub mod entity;
 mod operations;
 mod reaper;
@@ -11,6 +12,7 @@ mod store;
 pub mod wakeup;
 
 pub use claim::{ClaimedRow, FailureRow, OutboxClaimRepository, PostgresOutboxClaimRepository, SettlementRow};
+pub use doctor::LaneCheck;
 pub use entity::{OutboxEventEntity, OutboxEventStateEntity};
 pub use operations::{LaneProblem, PausedType};
 pub use reaper::OutboxReaper;

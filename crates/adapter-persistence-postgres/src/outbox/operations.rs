@@ -149,7 +149,7 @@ impl OutboxEventRepository {
         self.counted("outbox_repair_lanes", Arguments::new()).await
     }
 
-    /// What must not exist among the lanes; reads all open events.
+    /// What must not exist among the lanes, the first 1,001 of them; reads all open events.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -185,7 +185,8 @@ impl OutboxEventRepository {
 const PAUSED: &str = "SELECT aggregate_type, (extract(epoch FROM statement_timestamp() - paused_at) * 1000000)::bigint, \
      reason FROM outbox_pause ORDER BY aggregate_type";
 
-const PROBLEMS: &str = "SELECT problem, lane, head FROM outbox_doctor ORDER BY lane LIMIT 1000";
+/// One more than are listed, to know whether there are more.
+const PROBLEMS: &str = "SELECT problem, lane, head FROM outbox_doctor ORDER BY lane LIMIT 1001";
 
 /// DEAD events at the head of their lanes. Both looks, the one for an earlier open event and the one for the length of
 /// the queue, walk the index of open events; the list itself walks that of troubled ones.

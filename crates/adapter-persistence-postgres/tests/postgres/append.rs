@@ -1,11 +1,17 @@
 //! Append: order, duplicates, bounds, and writers that use plain SQL.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use adapter_persistence_postgres::DatabaseSettings;
 use application_core::{
     outbox::{ClaimRequest, ClaimScope, EventField, EventHeaders, EventId, InvalidEvent, NewOutboxEvent, bounds},
     ports::{OutboxAppendError, OutboxAppendPort, OutboxOperationsPort, OutboxStorePort, StoreError, UnitOfWork},
+};
+use futures_util::StreamExt;
+use proptest::{
+    prelude::*,
+    strategy::ValueTree,
+    test_runner::{Config, TestRunner},
 };
 use sea_orm::ConnectionTrait;
 use sqlx::Row;
@@ -71,7 +77,7 @@ async fn commits_that_come_late_in_any_order_skip_no_event_and_reorder_none() {
         }
     };
     let appenders: Vec<_> = (0..APPENDERS).map(|n| tokio::spawn(appender(n))).collect();
-    let mut published: std::collections::BTreeMap<String, Vec<i64>> = std::collections::BTreeMap::new();
+    let mut published: BTreeMap<String, Vec<i64>> = BTreeMap::new();
     loop {
         // Looked at before the claim: what commits after the last look is claimed once more.
         let done = appenders.iter().all(tokio::task::JoinHandle::is_finished);
@@ -94,7 +100,7 @@ async fn commits_that_come_late_in_any_order_skip_no_event_and_reorder_none() {
     }
     let mut sql = appending.sql().await;
     let rows = sql.rows("SELECT aggregate_id, sequence FROM outbox_event ORDER BY aggregate_id, sequence").await;
-    let mut committed: std::collections::BTreeMap<String, Vec<i64>> = std::collections::BTreeMap::new();
+    let mut committed: BTreeMap<String, Vec<i64>> = BTreeMap::new();
     for row in rows {
         committed.entry(row.get(0)).or_default().push(row.get(1));
     }
@@ -190,8 +196,8 @@ async fn payload_and_headers_come_back_byte_for_byte() {
     assert_eq!(content.headers, *appended.headers());
 }
 
-/// A row for a plain INSERT, each column a SQL expression.
-async fn insert(sql: &mut Sql, column: &str, expression: &str) -> Result<u64, sqlx::Error> {
+/// The constraint that a plain INSERT breaks with this value, given as a SQL expression, in this column.
+async fn broken_by(sql: &mut Sql, column: &str, expression: &str) -> Option<String> {
     let mut values = [
         ("id", format!("'{}'", fresh_id())),
         ("aggregate_type", "'t'".to_owned()),
@@ -208,49 +214,244 @@ async fn insert(sql: &mut Sql, column: &str, expression: &str) -> Result<u64, sq
     }
     let (names, values): (Vec<_>, Vec<_>) = values.into_iter().unzip();
     let text = format!("INSERT INTO outbox_event ({}) VALUES ({})", names.join(", "), values.join(", "));
-    sql.try_execute(&text).await
+    let error = sql.try_execute(&text).await.err()?;
+    let met = error.as_database_error().and_then(sqlx::error::DatabaseError::constraint).map(ToOwned::to_owned);
+    Some(met.unwrap_or_else(|| error.to_string()))
 }
 
 #[tokio::test]
-async fn the_tables_constraints_hold_the_bounds_of_the_core() {
+async fn the_table_holds_each_bound_of_the_core_and_its_error_names_it() {
     let fixture = Fixture::new("bounds").await;
     let mut sql = fixture.sql().await;
     let text = |n: usize| format!("repeat('x', {n})");
     let json = |n: usize| format!("('\"' || repeat('x', {n} - 2) || '\"')::json");
-    let fits = [
-        ("aggregate_type", text(bounds::MAX_AGGREGATE_TYPE_BYTES)),
-        ("aggregate_id", text(bounds::MAX_AGGREGATE_ID_BYTES)),
-        ("event_type", text(bounds::MAX_EVENT_TYPE_BYTES)),
+    let nested = |n: usize| format!("(repeat('[', {n}) || repeat(']', {n}))::json");
+    let headers = |n: usize| format!("jsonb_build_object('h', repeat('x', {n} - 9))");
+    let (kind, id, event) =
+        (bounds::MAX_AGGREGATE_TYPE_BYTES, bounds::MAX_AGGREGATE_ID_BYTES, bounds::MAX_EVENT_TYPE_BYTES);
+    for (column, value) in [
+        ("aggregate_type", text(kind)),
+        ("aggregate_id", text(id)),
+        ("event_type", text(event)),
         ("payload", json(bounds::MAX_PAYLOAD_BYTES)),
-    ];
-    for (column, value) in fits {
-        insert(&mut sql, column, &value).await.unwrap_or_else(|error| panic!("{column}: {error}"));
+        ("payload", nested(bounds::MAX_PAYLOAD_DEPTH)),
+        ("payload", r#"'["\\u0000", "\\\\ud83d", "\ud83d\ude00"]'"#.to_owned()),
+        ("headers", headers(bounds::MAX_HEADERS_BYTES)),
+        ("headers", r#"'{"tenant": "", "\"\\": "\"\\"}'"#.to_owned()),
+    ] {
+        assert_eq!(broken_by(&mut sql, column, &value).await, None, "{column}");
     }
-    let breaks = [
-        ("aggregate_type", text(bounds::MAX_AGGREGATE_TYPE_BYTES + 1), "outbox_event_aggregate_type_check"),
-        ("aggregate_type", text(0), "outbox_event_aggregate_type_check"),
-        ("aggregate_id", text(bounds::MAX_AGGREGATE_ID_BYTES + 1), "outbox_event_aggregate_id_check"),
-        ("aggregate_id", text(0), "outbox_event_aggregate_id_check"),
-        ("event_type", text(bounds::MAX_EVENT_TYPE_BYTES + 1), "outbox_event_event_type_check"),
-        ("event_type", text(0), "outbox_event_event_type_check"),
-        ("payload", json(bounds::MAX_PAYLOAD_BYTES + 1), "outbox_event_payload_check"),
-        ("headers", "'{\"a\": 1}'".to_owned(), "outbox_event_headers_check"),
-        ("headers", "'[\"a\"]'".to_owned(), "outbox_event_headers_check"),
-        ("headers", "'{\"a\": [\"b\"]}'".to_owned(), "outbox_event_headers_check"),
-        ("created_at", "'infinity'".to_owned(), "outbox_event_created_at_check"),
-        ("created_at", "'-infinity'".to_owned(), "outbox_event_created_at_check"),
-        ("created_at", "'10000-01-01 00:00:00+00'".to_owned(), "outbox_event_created_at_check"),
+    let control = "E'a\\x7f'".to_owned();
+    for (column, value, constraint) in [
+        ("aggregate_type", text(kind + 1), format!("aggregate_type_has_1_to_{kind}_bytes")),
+        ("aggregate_type", text(0), format!("aggregate_type_has_1_to_{kind}_bytes")),
+        ("aggregate_type", control.clone(), "aggregate_type_has_no_control_character".to_owned()),
+        ("aggregate_id", text(id + 1), format!("aggregate_id_has_1_to_{id}_bytes")),
+        ("aggregate_id", text(0), format!("aggregate_id_has_1_to_{id}_bytes")),
+        ("aggregate_id", control.clone(), "aggregate_id_has_no_control_character".to_owned()),
+        ("event_type", text(event + 1), format!("event_type_has_1_to_{event}_bytes")),
+        ("event_type", text(0), format!("event_type_has_1_to_{event}_bytes")),
+        ("event_type", control, "event_type_has_no_control_character".to_owned()),
+        (
+            "payload",
+            json(bounds::MAX_PAYLOAD_BYTES + 1),
+            format!("payload_has_at_most_{}_bytes", bounds::MAX_PAYLOAD_BYTES),
+        ),
+        (
+            "payload",
+            nested(bounds::MAX_PAYLOAD_DEPTH + 1),
+            format!("payload_has_at_most_{}_levels", bounds::MAX_PAYLOAD_DEPTH),
+        ),
+        ("payload", r#"'"\u0000"'"#.to_owned(), "payload_has_no_nul_and_no_half_surrogate".to_owned()),
+        ("payload", r#"'"\ud83d\\\ude00"'"#.to_owned(), "payload_has_no_nul_and_no_half_surrogate".to_owned()),
         (
             "headers",
-            format!("jsonb_build_object('a', repeat('x', {}))", bounds::MAX_HEADERS_BYTES),
-            "outbox_event_headers_size_check",
+            headers(bounds::MAX_HEADERS_BYTES + 1),
+            format!("headers_have_at_most_{}_bytes", bounds::MAX_HEADERS_BYTES),
         ),
-    ];
-    for (column, value, constraint) in breaks {
-        let error = insert(&mut sql, column, &value).await.expect_err(column);
-        let met = error.as_database_error().and_then(sqlx::error::DatabaseError::constraint).map(ToOwned::to_owned);
-        assert_eq!(met.as_deref(), Some(constraint), "{column}: {error}");
+        ("headers", "'{\"a\": 1}'".to_owned(), "headers_are_an_object_of_strings".to_owned()),
+        ("headers", "'[\"a\"]'".to_owned(), "headers_are_an_object_of_strings".to_owned()),
+        ("headers", "'{\"a\": [\"b\"]}'".to_owned(), "headers_are_an_object_of_strings".to_owned()),
+        ("headers", "'{\"\": \"b\"}'".to_owned(), "headers_have_no_empty_name".to_owned()),
+        ("headers", "'{\"a\": \"\\n\"}'".to_owned(), "headers_have_no_control_character".to_owned()),
+        ("headers", "'{\"a\\u0085\": \"b\"}'".to_owned(), "headers_have_no_control_character".to_owned()),
+        ("headers", "'{\"idempotencyKey\": \"\"}'".to_owned(), "headers_have_no_empty_idempotency_key".to_owned()),
+        ("created_at", "'infinity'".to_owned(), "outbox_event_created_at_check".to_owned()),
+        ("created_at", "'-infinity'".to_owned(), "outbox_event_created_at_check".to_owned()),
+        ("created_at", "'10000-01-01 00:00:00+00'".to_owned(), "outbox_event_created_at_check".to_owned()),
+    ] {
+        assert_eq!(broken_by(&mut sql, column, &value).await, Some(constraint), "{column}");
     }
+}
+
+/// An event as any writer may give it: the parts of an INSERT, headers as pairs.
+#[derive(Debug)]
+struct Foreign {
+    names: [String; 3],
+    payload: String,
+    headers: BTreeMap<String, String>,
+}
+
+/// Texts that are mostly plain, and now and then hold what is refused.
+fn any_text() -> impl Strategy<Value = String> {
+    prop_oneof![
+        4 => "[a-zA-Z0-9 .:/_\"\\\\{}-]{1,20}",
+        1 => "[\u{0}-\u{20}\u{7e}-\u{a1}é]{0,3}",
+        1 => "x{98,102}",
+        1 => "é{98,102}",
+    ]
+}
+
+/// JSON and what resembles it, rich in escapes and in depths around the bound.
+fn any_payload() -> impl Strategy<Value = String> {
+    let escape = prop_oneof![
+        Just(r"\\"),
+        Just(r"\\\"),
+        Just(r"\u0000"),
+        Just(r"\u00e9"),
+        Just(r"\ud83d"),
+        Just(r"\uDBFF"),
+        Just(r"\ude00"),
+        Just(r"\uDc00"),
+        Just(r"\ud7ff"),
+        Just(r"\ue000"),
+        Just(r#"\""#),
+        Just(r"\n"),
+        Just(r"\x"),
+        Just(r"\u12"),
+        Just("u0000"),
+        Just("[{"),
+        Just("]}"),
+        Just("x"),
+        Just("\u{85}"),
+    ];
+    let text = prop::collection::vec(escape, 0..6).prop_map(|parts| format!("\"{}\"", parts.concat()));
+    let leaf = prop_oneof![text, "[0-9eE.+-]{1,6}", Just("null".to_owned()), Just("nul".to_owned())];
+    (leaf, 95_usize..106, prop::bool::weighted(0.3), prop::bool::weighted(0.05)).prop_map(
+        |(leaf, depth, deep, open)| {
+            if !deep {
+                return leaf;
+            }
+            // Wide on the way down, so that there are more brackets than levels.
+            let down: String = (0..depth).map(|level| if level % 2 == 0 { "[[],{}, " } else { "{\"a]\" :" }).collect();
+            let mut text = down + &leaf;
+            for level in (usize::from(open)..depth).rev() {
+                text.push(if level % 2 == 0 { ']' } else { '}' });
+            }
+            text
+        },
+    )
+}
+
+fn any_foreign() -> impl Strategy<Value = Foreign> {
+    let value = prop_oneof![3 => any_text(), 1 => Just(String::new())];
+    let name = prop_oneof![3 => any_text(), 1 => Just("idempotencyKey".to_owned())];
+    let headers = prop::collection::btree_map(name, value, 0..3);
+    ([any_text(), any_text(), any_text()], any_payload(), headers).prop_map(|(names, payload, headers)| Foreign {
+        names,
+        payload,
+        headers,
+    })
+}
+
+impl Foreign {
+    fn core(&self) -> Result<NewOutboxEvent, InvalidEvent> {
+        let [kind, id, event] = &self.names;
+        let draft = NewOutboxEvent::draft_raw(fresh_id(), (kind, id), event, self.payload.as_str());
+        self.headers.iter().fold(draft, |draft, (name, value)| draft.header(name, value)).build()
+    }
+
+    async fn table(&self, sql: &mut Sql) -> Result<(), sqlx::Error> {
+        let [kind, id, event] = &self.names;
+        let headers = serde_json::to_string(&self.headers).expect("texts");
+        sqlx::query(
+            "INSERT INTO outbox_event (id, aggregate_type, aggregate_id, event_type, payload, headers) \
+             VALUES ($1, $2, $3, $4, $5::text::json, $6::text::jsonb)",
+        )
+        .bind(fresh_id().as_uuid())
+        .bind(kind)
+        .bind(id)
+        .bind(event)
+        .bind(&self.payload)
+        .bind(headers)
+        .execute(&mut sql.0)
+        .await
+        .map(drop)
+    }
+}
+
+#[tokio::test]
+async fn the_table_takes_what_the_core_takes_and_nothing_else() {
+    let fixture = Fixture::new("agreement").await;
+    let mut sql = fixture.sql().await;
+    let mut runner = TestRunner::new(Config::default());
+    let (mut taken, mut refused) = (0, 0);
+    for _ in 0..1_500 {
+        let foreign = any_foreign().new_tree(&mut runner).expect("generated").current();
+        let (core, table) = (foreign.core(), foreign.table(&mut sql).await);
+        assert_eq!(core.is_ok(), table.is_ok(), "{foreign:?}\ncore: {core:?}\ntable: {table:?}");
+        *(if core.is_ok() { &mut taken } else { &mut refused }) += 1;
+    }
+    assert!(taken > 100 && refused > 100, "{taken} taken and {refused} refused");
+}
+
+#[tokio::test]
+async fn a_sequence_of_a_writers_own_is_refused_whatever_its_transaction_did_before() {
+    let fixture = Fixture::new("sequence").await;
+    let insert = |sequence: &str| {
+        let id = fresh_id();
+        format!(
+            "INSERT INTO outbox_event (id, sequence, aggregate_type, aggregate_id, event_type, payload) \
+             VALUES ('{id}', {sequence}, 'order', 'i', 'Foreign', '1')"
+        )
+    };
+    let mut sql = fixture.sql().await;
+    for sequence in ["1", "-1", "nextval('outbox_event_sequence')"] {
+        let error = sql.try_execute(&insert(sequence)).await.expect_err("a sequence of its own").to_string();
+        assert!(error.contains("outbox_event.sequence must be left out"), "{error}");
+    }
+    // The append statement says that it has the lanes; what follows in its transaction has not.
+    let mut tx = fixture.work.begin().await.expect("begun");
+    fixture.events.append(&mut tx, &events("i", 1)).await.expect("appended");
+    let refused = tx.orm().execute_unprepared(&insert("nextval('outbox_event_sequence')")).await;
+    assert!(refused.is_err_and(|error| error.to_string().contains("must be left out")));
+    drop(tx);
+    sql.execute(&insert("NULL")).await;
+    assert_eq!(fixture.claim().await.ids().len(), 1);
+    fixture.assert_lanes_are_sound().await;
+}
+
+#[tokio::test]
+async fn a_dump_of_data_alone_is_loaded_with_its_lanes_and_sequences() {
+    let (from, to) = (Fixture::new("dumped").await, Fixture::new("loaded").await);
+    let appended = [events("a", 2), events("b", 1)].concat();
+    from.append(&appended).await;
+    let (mut old, mut new) = (from.sql().await, to.sql().await);
+    new.execute("SET outbox.lanes_are_taken = 'yes'").await;
+    for (table, columns) in [
+        (
+            "outbox_event",
+            "id, sequence, aggregate_type, aggregate_id, event_type, payload, headers, status, created_at",
+        ),
+        ("outbox_lane", "lane, floor, due_at, expiries"),
+    ] {
+        let dump = format!("COPY {table} ({columns}) TO STDOUT");
+        let mut rows = old.0.copy_out_raw(&dump).await.expect("dumped");
+        let mut bytes = Vec::new();
+        while let Some(chunk) = rows.next().await {
+            bytes.extend_from_slice(&chunk.expect("a chunk"));
+        }
+        drop(rows);
+        let mut load = new.0.copy_in_raw(&format!("COPY {table} ({columns}) FROM STDIN")).await.expect("loading");
+        load.send(bytes).await.expect("sent");
+        load.finish().await.expect("loaded");
+    }
+    let sequence = "SELECT setval('outbox_event_sequence', (SELECT max(sequence) FROM outbox_event))";
+    new.execute(sequence).await;
+    to.assert_lanes_are_sound().await;
+    let mut claimed = to.claim().await.ids();
+    claimed.sort();
+    assert_eq!(claimed, ids(&appended));
 }
 
 #[tokio::test]

@@ -2,14 +2,19 @@
 
 use std::{sync::Arc, time::Duration};
 
-use adapter_persistence_postgres::{OutboxReaper, PgTransaction, PostgresInbox, PostgresLeadership};
-use application_core::ports::{
-    InboxPort, LeadershipPort, OutboxAppendPort, OutboxMaintenancePort, OutboxOperationsPort, OutboxStatisticsPort,
-    OutboxStorePort, ParkingPort, UnitOfWork,
+use adapter_persistence_postgres::{
+    OutboxReaper, OutboxStoreAdapter, PgTransaction, PostgresInbox, PostgresLeadership, PostgresOutboxClaimRepository,
+};
+use application_core::{
+    outbox::OnPublish,
+    ports::{
+        InboxPort, LeadershipPort, OutboxAppendPort, OutboxMaintenancePort, OutboxOperationsPort, OutboxStatisticsPort,
+        OutboxStorePort, ParkingPort, UnitOfWork,
+    },
 };
 use test_support::contracts::OutboxHarness;
 
-use super::support::Fixture;
+use super::support::{Fixture, PATIENCE};
 
 pub(crate) struct OnPostgres(Fixture);
 
@@ -30,6 +35,11 @@ impl OutboxHarness for OnPostgres {
 
     fn store(&self) -> Arc<dyn OutboxStorePort> {
         Arc::new(self.0.store.clone())
+    }
+
+    fn store_without_history(&self) -> Arc<dyn OutboxStorePort> {
+        let repository = PostgresOutboxClaimRepository::new(self.0.database.clone()).on_publish(OnPublish::Delete);
+        Arc::new(OutboxStoreAdapter::new(Arc::new(repository), PATIENCE))
     }
 
     fn maintenance(&self) -> Arc<dyn OutboxMaintenancePort> {

@@ -1,8 +1,7 @@
 //! Settle: what becomes of claimed events, and who may still say so.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
-use adapter_persistence_postgres::{OutboxStoreAdapter, PostgresOutboxClaimRepository};
 use application_core::{
     outbox::{ClaimRequest, FailedOutcome, FailedRun, NewOutboxEvent, Settlement},
     ports::{
@@ -184,18 +183,6 @@ async fn a_renewed_claim_is_not_reaped() {
     assert_eq!(fixture.reaper.reap(&reap).await.expect("reaped").claims, 0);
     let settled = fixture.store.acknowledge(claim.token, &claim.confirmed()).await.expect("settled");
     assert_eq!((settled.events, settled.stale), (1, false));
-}
-
-#[tokio::test]
-async fn events_are_deleted_when_published_if_no_history_is_wanted() {
-    let fixture = Fixture::new("delete").await;
-    let repository = PostgresOutboxClaimRepository::new(fixture.database.clone()).deleting_published();
-    let store = OutboxStoreAdapter::new(Arc::new(repository), Duration::from_secs(20));
-    fixture.append(&events("a", 2)).await;
-    let claim = fixture.claim().await;
-    let settled = store.acknowledge(claim.token, &claim.confirmed()).await.expect("settled");
-    assert_eq!((settled.events, settled.freed), (2, 1));
-    assert_eq!(fixture.sql().await.one::<i64>("SELECT count(*) FROM outbox_event").await, 0);
 }
 
 #[tokio::test]

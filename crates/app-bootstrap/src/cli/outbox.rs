@@ -4,8 +4,8 @@ use std::{process::ExitCode, time::Duration};
 
 use application_core::{
     outbox::{AggregateType, EventId, HolderName, OutboxEventStatus},
-    ports::{BlockedAggregate, EventFilter, OutboxEventState, OutboxStatistics},
-    usecases::OperateOutboxUseCase,
+    ports::{BlockedAggregate, EventFilter, Finding, OutboxEventState, OutboxStatistics},
+    usecases::{Diagnosis, ExamineOutboxUseCase, OperateOutboxUseCase},
 };
 use clap::Subcommand;
 use serde_json::{Value, json};
@@ -57,6 +57,15 @@ pub(super) enum OutboxCommand {
         #[arg(long)]
         json: bool,
     },
+    /// What is wrong with the outbox, and the cure of each finding; exits with 1 if anything is.
+    Doctor {
+        /// First build the lanes anew from the open events; refused while a relay holds a lease.
+        #[arg(long)]
+        repair: bool,
+        /// Print one JSON object.
+        #[arg(long)]
+        json: bool,
+    },
     /// Try a DEAD event anew, attempts from zero.
     Requeue {
         /// The event.
@@ -76,8 +85,10 @@ pub(super) enum OutboxCommand {
 
 impl OutboxCommand {
     pub(super) async fn run(self, settings: &Settings) -> Result<ExitCode, BootstrapError> {
-        let outbox = setup::operate(settings).await?;
+        let config = setup::outbox(settings).await?;
+        let outbox = config.operate();
         match self {
+            Self::Doctor { repair, json } => return doctor(&config.doctor(), repair, json).await,
             Self::Status { json } => print(&status(&outbox.statistics().await?), json, status_table),
             Self::List { status, aggregate_type, after, limit, json } => {
                 let aggregate_type = aggregate_type.map(AggregateType::from_stored);
@@ -96,6 +107,33 @@ impl OutboxCommand {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+async fn doctor(doctor: &ExamineOutboxUseCase, repair: bool, json: bool) -> Result<ExitCode, BootstrapError> {
+    let lanes = if repair { Some(doctor.repair_lanes().await.map_err(BootstrapError::Repair)?) } else { None };
+    let findings: Vec<_> = doctor.examine().await.iter().flat_map(findings).collect();
+    let code = ExitCode::from(u8::from(!findings.is_empty()));
+    if json {
+        output::line(json!({ "rebuiltLanes": lanes, "findings": findings }).to_string());
+    } else {
+        if let Some(lanes) = lanes {
+            output::line(format!("{lanes} lanes rebuilt"));
+        }
+        output::line(rows_table(&Value::Array(findings)));
+    }
+    Ok(code)
+}
+
+fn findings(diagnosis: &Diagnosis) -> Vec<Value> {
+    let value = |finding: &Finding| {
+        json!({
+            "check": diagnosis.check,
+            "problem": finding.problem,
+            "subject": finding.subject,
+            "cure": finding.cure,
+        })
+    };
+    diagnosis.findings.iter().map(value).collect()
 }
 
 async fn act(outbox: &OperateOutboxUseCase, id: EventId, action: &str) -> Result<(), BootstrapError> {

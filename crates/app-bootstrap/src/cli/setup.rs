@@ -1,11 +1,10 @@
 //! `app migrate`, and what several commands set up.
 
-use std::{process::ExitCode, sync::Arc, time::Duration};
+use std::{process::ExitCode, time::Duration};
 
 use adapter_persistence_postgres::{
     Database, History, Migration, check_sequence, migrate as apply, newest_version, outbox_migrations, schema_version,
 };
-use application_core::usecases::OperateOutboxUseCase;
 
 use super::output;
 use crate::{error::BootstrapError, migrations, outbox_config::OutboxConfig, settings::Settings, wakeup::RelayWakeup};
@@ -53,7 +52,7 @@ pub(crate) async fn database(settings: &Settings) -> Result<Database, BootstrapE
     Ok(database)
 }
 
-pub(super) async fn operate(settings: &Settings) -> Result<Arc<OperateOutboxUseCase>, BootstrapError> {
-    let database = database(settings).await?;
-    Ok(OutboxConfig::new(settings, database, RelayWakeup::local()).operate())
+/// The outbox for one command; other processes find out by themselves what it changed.
+pub(super) async fn outbox(settings: &Settings) -> Result<OutboxConfig<'_>, BootstrapError> {
+    Ok(OutboxConfig::new(settings, database(settings).await?, RelayWakeup::local()))
 }

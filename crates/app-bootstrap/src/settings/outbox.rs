@@ -5,7 +5,9 @@ use std::{collections::HashMap, time::Duration};
 use adapter_persistence_postgres::WakeupSettings;
 use application_core::{
     SettingProblem,
-    outbox::{AggregateType, BreakerPolicy, DeadHeadPolicy, HolderName, InvalidBackoff, OutboxBackoffPolicy},
+    outbox::{
+        AggregateType, BreakerPolicy, DeadHeadPolicy, HolderName, InvalidBackoff, OnPublish, OutboxBackoffPolicy,
+    },
     ports::ReapRequest,
     usecases::{CleanUpPolicy, PublishPolicy},
 };
@@ -190,6 +192,8 @@ impl Default for ReaperSettings {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RetentionSettings {
+    /// What becomes of an event when it is published: `keep` or `delete`. `published` is for what is kept.
+    pub on_publish: OnPublish,
     /// How long a published event is kept; 1 min or more.
     #[serde(with = "humantime_serde")]
     pub published: Duration,
@@ -206,6 +210,7 @@ pub struct RetentionSettings {
 impl Default for RetentionSettings {
     fn default() -> Self {
         Self {
+            on_publish: OnPublish::Keep,
             published: Duration::from_hours(30 * 24),
             inbox: Duration::from_hours(31 * 24),
             every: Duration::from_mins(1),

@@ -1,7 +1,7 @@
 //! The bounds of an event, once in code.
 //!
-//! The table's `CHECK` constraints repeat them for writers in other languages;
-//! `outbox_row_lifecycle_contract` compares the two (rule R8).
+//! The domains of the table's columns repeat them for writers in other languages; a property test compares the two
+//! (`the_table_takes_what_the_core_takes_and_nothing_else`, rule R8).
 
 /// Longest `aggregate_type`, in bytes.
 pub const MAX_AGGREGATE_TYPE_BYTES: usize = 100;

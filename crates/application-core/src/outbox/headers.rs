@@ -37,14 +37,16 @@ impl EventHeaders {
     /// Checks names, values and the byte budget.
     ///
     /// # Errors
-    /// [`InvalidEvent`] when a name is empty or holds a control character, a value holds one,
-    /// or all together are over the budget.
+    /// [`InvalidEvent`] when a name is empty or holds a control character, a value holds one, the idempotency key is
+    /// there but empty, or all together are over the budget.
     pub fn try_new(headers: BTreeMap<String, String>) -> Result<Self, InvalidEvent> {
         // Braces, and after each header but the last a comma and a space: the table counts its own text of them.
         let mut total = 2 * headers.len().max(1);
         for (name, value) in &headers {
             check_text(EventField::HeaderName, name, MAX_HEADERS_BYTES)?;
-            if !value.is_empty() {
+            if name == IDEMPOTENCY_KEY {
+                check_text(EventField::IdempotencyKey, value, MAX_HEADERS_BYTES)?;
+            } else if !value.is_empty() {
                 check_text(EventField::HeaderValue, value, MAX_HEADERS_BYTES)?;
             }
             total += quoted_bytes(name) + ": ".len() + quoted_bytes(value);

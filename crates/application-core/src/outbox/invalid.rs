@@ -19,6 +19,8 @@ pub enum EventField {
     HeaderName,
     /// The value of one header.
     HeaderValue,
+    /// The value of the header `idempotencyKey`, which consumers need if it is given.
+    IdempotencyKey,
 }
 
 impl fmt::Display for EventField {
@@ -31,6 +33,7 @@ impl fmt::Display for EventField {
             Self::Headers => "headers",
             Self::HeaderName => "header name",
             Self::HeaderValue => "header value",
+            Self::IdempotencyKey => "header idempotencyKey",
         })
     }
 }

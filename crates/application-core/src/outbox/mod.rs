@@ -6,6 +6,7 @@ mod breaker;
 mod event;
 mod failure;
 pub mod headers;
+mod history;
 mod identity;
 mod invalid;
 mod lease;
@@ -18,6 +19,7 @@ pub use breaker::{BatchOutcome, Breaker, BreakerPolicy, BreakerState, Verdict};
 pub use event::OutboxEvent;
 pub use failure::{FailureClass, PublishFailure, storable};
 pub use headers::EventHeaders;
+pub use history::OnPublish;
 pub use identity::{AggregateId, AggregateType, EventId, EventType, HolderName, LaneId, Sequence};
 pub use invalid::{EventField, InvalidEvent};
 pub use lease::{

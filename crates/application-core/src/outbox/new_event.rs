@@ -268,6 +268,13 @@ mod tests {
     }
 
     #[test]
+    fn an_empty_idempotency_key_is_refused_and_another_header_may_be_empty() {
+        let refused = draft().idempotency_key("").build();
+        assert_eq!(refused, Err(InvalidEvent::Empty { field: EventField::IdempotencyKey }));
+        assert!(draft().header("tenant", "").build().is_ok());
+    }
+
+    #[test]
     fn the_last_value_of_a_header_counts() {
         let event = draft().header("a", "1").header("a", "2").build().unwrap();
         assert_eq!(event.headers().get("a"), Some("2"));

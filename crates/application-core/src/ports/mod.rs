@@ -7,6 +7,7 @@ mod leadership;
 mod message_publish;
 mod observer;
 mod outbox_append;
+mod outbox_doctor;
 mod outbox_maintenance;
 mod outbox_operations;
 mod outbox_statistics;
@@ -23,6 +24,7 @@ pub use leadership::{LeaderTerm, LeadershipPort};
 pub use message_publish::{Availability, Destination, MessagePublishPort};
 pub use observer::{NoObserver, OutboxObserver, OutboxSignal};
 pub use outbox_append::{OutboxAppendError, OutboxAppendPort};
+pub use outbox_doctor::{Finding, LaneRepairPort, OutboxCheckPort};
 pub use outbox_maintenance::{OutboxMaintenancePort, ReapReport, ReapRequest};
 pub use outbox_operations::{
     BlockedAggregate, EventFilter, OutboxEventContent, OutboxEventState, OutboxOperationsPort,
@@ -45,6 +47,7 @@ mod mocks {
         message_publish::MockMessagePublishPort,
         observer::MockOutboxObserver,
         outbox_append::MockOutboxAppendPort,
+        outbox_doctor::{MockLaneRepairPort, MockOutboxCheckPort},
         outbox_maintenance::MockOutboxMaintenancePort,
         outbox_operations::MockOutboxOperationsPort,
         outbox_statistics::MockOutboxStatisticsPort,

@@ -18,19 +18,19 @@ pub enum OutboxSignal<'a> {
         /// How long the database took.
         took: Duration,
     },
-    /// The broker confirmed an event.
+    /// The broker confirmed an event; its settlement comes later and may be stale, then it is confirmed again.
     Confirmed {
         /// From sending to confirm.
         took: Duration,
         /// From storing to confirm; none for a replay, which is no lag.
         lag: Option<Duration>,
     },
-    /// A publish failed.
+    /// A publish failed; whether that is charged to the event is decided when its batch is settled.
     PublishFailed {
         /// Whose fault.
         class: FailureClass,
     },
-    /// Events went DEAD.
+    /// Events went DEAD: the store has accepted it. A settlement whose answer was lost is not told, nor a stale one.
     Died {
         /// Why.
         class: FailureClass,

@@ -45,7 +45,7 @@ pub struct OutboxEventState {
     pub holder: Option<HolderName>,
     /// When that lease ends.
     pub lease_expires_at: Option<OffsetDateTime>,
-    /// The open event directly ahead in its lane.
+    /// The open event at the head of its lane, when that is another one: the one that an operator can act upon.
     pub blocked_behind: Option<EventId>,
 }
 

@@ -21,7 +21,8 @@ pub struct OutboxStatistics {
     pub blocked_aggregates: u64,
     /// Age of the oldest open event that is not DEAD nor behind a DEAD one, replays not counted.
     pub oldest_pending_age: Option<Duration>,
-    /// Time since the oldest standing claim was made or renewed last.
+    /// Time since the oldest claim that still holds a lane was made; a renewal does not shorten it, so that a relay
+    /// which renews for ever without getting on is seen.
     pub oldest_in_flight_age: Option<Duration>,
     /// Age of the oldest snapshot or transaction in the database, which holds back vacuum.
     pub oldest_snapshot_age: Option<Duration>,

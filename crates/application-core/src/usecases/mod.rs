@@ -1,6 +1,7 @@
 //! Use cases: what the system does, in terms of its ports.
 
 mod clean_up_outbox;
+mod examine_outbox;
 mod handle_message_once;
 mod observe_outbox;
 mod operate_outbox;
@@ -10,6 +11,7 @@ mod stop;
 mod transactional;
 
 pub use clean_up_outbox::{CleanUpOutboxUseCase, CleanUpPolicy, CleanUpReport};
+pub use examine_outbox::{Diagnosis, ExamineOutboxUseCase};
 pub use handle_message_once::{HandleMessageOnce, Handled, HandlerError, MessageHandler};
 pub use observe_outbox::ObserveOutboxUseCase;
 pub use operate_outbox::{OperateError, OperateOutboxUseCase};

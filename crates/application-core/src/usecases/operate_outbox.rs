@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use crate::{
-    outbox::{EventId, OutboxEventStatus},
+    outbox::{EventId, OnPublish, OutboxEventStatus},
     ports::{
         BlockedAggregate, EventFilter, OutboxEventState, OutboxOperationsPort, OutboxStatistics, OutboxStatisticsPort,
         StoreError, WakeupPort,
@@ -16,6 +16,12 @@ pub enum OperateError {
     /// No such event; it never was, or its retention is over.
     #[error("event {id} is not in the outbox")]
     NotFound {
+        /// The event.
+        id: EventId,
+    },
+    /// An event that is not there, in an outbox that deletes events when they are published.
+    #[error("event {id} cannot be replayed: it is not in the outbox, which deletes events when they are published")]
+    HistoryNotKept {
         /// The event.
         id: EventId,
     },
@@ -51,17 +57,25 @@ pub struct OperateOutboxUseCase {
     operations: Arc<dyn OutboxOperationsPort>,
     statistics: Arc<dyn OutboxStatisticsPort>,
     wakeup: Arc<dyn WakeupPort>,
+    on_publish: OnPublish,
 }
 
 impl OperateOutboxUseCase {
-    /// Puts the ports together.
+    /// Puts the ports together; published events are kept.
     #[must_use]
     pub fn new(
         operations: Arc<dyn OutboxOperationsPort>,
         statistics: Arc<dyn OutboxStatisticsPort>,
         wakeup: Arc<dyn WakeupPort>,
     ) -> Self {
-        Self { operations, statistics, wakeup }
+        Self { operations, statistics, wakeup, on_publish: OnPublish::Keep }
+    }
+
+    /// Says what the relay does with published events, for the reason of a refused replay.
+    #[must_use]
+    pub const fn on_publish(mut self, on_publish: OnPublish) -> Self {
+        self.on_publish = on_publish;
+        self
     }
 
     /// Tries a DEAD event anew, attempts from zero.
@@ -85,10 +99,15 @@ impl OperateOutboxUseCase {
     /// Sends a published event again under its id.
     ///
     /// # Errors
-    /// [`OperateError`].
+    /// [`OperateError`]; [`OperateError::HistoryNotKept`] where published events are deleted.
     pub async fn replay(&self, id: EventId) -> Result<(), OperateError> {
         let changed = self.operations.replay(id).await?;
-        self.finish(id, changed, "replayed").await
+        match self.finish(id, changed, "replayed").await {
+            Err(OperateError::NotFound { id }) if self.on_publish == OnPublish::Delete => {
+                Err(OperateError::HistoryNotKept { id })
+            }
+            other => other,
+        }
     }
 
     /// The state of one event.
@@ -138,5 +157,31 @@ impl OperateOutboxUseCase {
 impl fmt::Debug for OperateOutboxUseCase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OperateOutboxUseCase").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::ports::{MockOutboxOperationsPort, MockOutboxStatisticsPort, MockWakeupPort};
+
+    async fn replay_of_what_is_not_there(on_publish: OnPublish) -> OperateError {
+        let mut operations = MockOutboxOperationsPort::new();
+        operations.expect_replay().times(1).returning(|_| Ok(false));
+        operations.expect_find().times(1).returning(|_| Ok(None));
+        let (statistics, wakeup) = (MockOutboxStatisticsPort::new(), MockWakeupPort::new());
+        let operate = OperateOutboxUseCase::new(Arc::new(operations), Arc::new(statistics), Arc::new(wakeup));
+        operate.on_publish(on_publish).replay(EventId::new(Uuid::from_u128(1))).await.unwrap_err()
+    }
+
+    #[tokio::test]
+    async fn a_replay_is_refused_with_the_reason_where_published_events_are_deleted() {
+        let kept = replay_of_what_is_not_there(OnPublish::Keep).await;
+        assert!(matches!(kept, OperateError::NotFound { .. }), "{kept:?}");
+        let deleted = replay_of_what_is_not_there(OnPublish::Delete).await;
+        assert!(matches!(deleted, OperateError::HistoryNotKept { .. }), "{deleted:?}");
+        assert!(deleted.to_string().contains("deletes events when they are published"), "{deleted}");
     }
 }

@@ -27,6 +27,7 @@ pub mod outbox_maintenance;
 pub mod outbox_operations;
 pub mod outbox_statistics;
 pub mod outbox_store;
+pub mod outbox_without_history;
 mod suites;
 pub mod unit_of_work;
 
@@ -55,6 +56,9 @@ pub trait OutboxHarness: Send + Sync + Sized + 'static {
 
     /// The relay's side.
     fn store(&self) -> Arc<dyn OutboxStorePort>;
+
+    /// The relay's side of the same outbox, deleting events when they are published.
+    fn store_without_history(&self) -> Arc<dyn OutboxStorePort>;
 
     /// Reaping and cleaning.
     fn maintenance(&self) -> Arc<dyn OutboxMaintenancePort>;

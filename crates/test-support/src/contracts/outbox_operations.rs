@@ -69,15 +69,17 @@ pub async fn only_an_event_in_flight_shows_a_holder_and_the_end_of_a_lease<H: Ou
     assert_eq!(bench.state(ids[1]).await.holder, None, "its lane is leased, it is not");
 }
 
-pub async fn an_event_names_the_one_that_it_waits_behind<H: OutboxHarness>() {
+pub async fn an_event_names_the_head_that_it_waits_behind<H: OutboxHarness>() {
     let bench = Bench::<H>::fresh().await;
-    let ids = bench.appended("a", 2).await;
+    let ids = bench.appended("a", 3).await;
     assert_eq!(bench.state(ids[0]).await.blocked_behind, None);
     assert_eq!(bench.state(ids[1]).await.blocked_behind, Some(ids[0]));
+    assert_eq!(bench.state(ids[2]).await.blocked_behind, Some(ids[0]), "the head, not the one directly ahead");
     let claim = bench.claim_with(|request| request.max_run = 1).await;
     bench.acknowledge(&claim).await;
     assert_eq!(bench.state(ids[1]).await.blocked_behind, None);
     assert_eq!(bench.state(ids[0]).await.blocked_behind, None);
+    assert_eq!(bench.state(ids[2]).await.blocked_behind, Some(ids[1]));
 }
 
 pub async fn a_list_filters_by_status_type_and_aggregate<H: OutboxHarness>() {

@@ -84,3 +84,14 @@ pub async fn the_oldest_in_flight_age_is_that_of_the_oldest_claim_that_stands<H:
     bench.acknowledge(&old).await;
     assert!(figures(&bench).await.oldest_in_flight_age.is_some_and(|age| age < AGE));
 }
+
+pub async fn a_renewal_does_not_shorten_the_oldest_in_flight_age<H: OutboxHarness>() {
+    let bench = Bench::<H>::fresh().await;
+    bench.appended("a", 1).await;
+    let claim = bench.claim().await;
+    bench.harness.advance(AGE).await;
+    assert!(bench.harness.store().renew(claim.token, LONG).await.unwrap());
+    assert!(figures(&bench).await.oldest_in_flight_age.is_some_and(|age| age >= AGE));
+    bench.acknowledge(&claim).await;
+    assert_eq!(figures(&bench).await.oldest_in_flight_age, None);
+}

@@ -25,6 +25,7 @@ macro_rules! outbox_contracts {
         $crate::unit_of_work_contract!($harness);
         $crate::outbox_append_contract!($harness);
         $crate::outbox_store_contract!($harness);
+        $crate::outbox_without_history_contract!($harness);
         $crate::outbox_maintenance_contract!($harness);
         $crate::outbox_operations_contract!($harness);
         $crate::outbox_statistics_contract!($harness);
@@ -135,6 +136,26 @@ macro_rules! outbox_store_contract {
     };
 }
 
+/// The cases of [`contracts::outbox_without_history`](crate::contracts::outbox_without_history) as tests of the harness.
+#[macro_export]
+macro_rules! outbox_without_history_contract {
+    ($harness:ty) => {
+        $crate::contract_tests!(
+            outbox_without_history,
+            $harness,
+            [
+                an_acknowledged_event_is_gone_and_its_lane_takes_new_ones,
+                the_confirmed_start_of_a_released_run_is_gone_and_the_rest_flows,
+                the_confirmed_start_of_a_failed_run_is_gone_and_the_failed_one_stays,
+                a_lost_claim_deletes_nothing,
+                a_deleted_event_cannot_be_replayed,
+                the_id_of_a_deleted_event_is_free_again,
+                the_figures_count_what_is_left,
+            ]
+        );
+    };
+}
+
 /// The cases of [`contracts::outbox_maintenance`](crate::contracts::outbox_maintenance) as tests of the harness.
 #[macro_export]
 macro_rules! outbox_maintenance_contract {
@@ -176,7 +197,7 @@ macro_rules! outbox_operations_contract {
                 find_tells_all_five_statuses_apart,
                 an_event_that_is_not_there_is_not_found,
                 only_an_event_in_flight_shows_a_holder_and_the_end_of_a_lease,
-                an_event_names_the_one_that_it_waits_behind,
+                an_event_names_the_head_that_it_waits_behind,
                 a_list_filters_by_status_type_and_aggregate,
                 a_list_goes_on_page_by_page_in_the_order_of_ids,
                 blocked_aggregates_are_listed_oldest_head_first_with_reason_and_depth,
@@ -213,6 +234,7 @@ macro_rules! outbox_statistics_contract {
                 the_oldest_pending_age_is_that_of_what_waits_longest,
                 dead_events_what_is_behind_them_and_replays_are_no_backlog,
                 the_oldest_in_flight_age_is_that_of_the_oldest_claim_that_stands,
+                a_renewal_does_not_shorten_the_oldest_in_flight_age,
             ]
         );
     };
@@ -270,6 +292,7 @@ mod tests {
             ("unit_of_work", include_str!("unit_of_work.rs")),
             ("outbox_append", include_str!("outbox_append.rs")),
             ("outbox_store", include_str!("outbox_store.rs")),
+            ("outbox_without_history", include_str!("outbox_without_history.rs")),
             ("outbox_maintenance", include_str!("outbox_maintenance.rs")),
             ("outbox_operations", include_str!("outbox_operations.rs")),
             ("outbox_statistics", include_str!("outbox_statistics.rs")),

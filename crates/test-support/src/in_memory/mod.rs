@@ -28,7 +28,8 @@ use std::{
 
 use application_core::{
     outbox::{
-        AggregateId, AggregateType, EventHeaders, EventId, EventType, LaneId, OutboxEventStatus, Payload, Sequence,
+        AggregateId, AggregateType, EventHeaders, EventId, EventType, LaneId, OnPublish, OutboxEventStatus, Payload,
+        Sequence,
     },
     ports::{Clock, StoreError},
 };
@@ -51,6 +52,7 @@ use self::{
 #[derive(Clone)]
 pub struct InMemoryOutbox {
     shared: Arc<Shared>,
+    on_publish: OnPublish,
 }
 
 /// What the outbox and its transactions share.
@@ -88,7 +90,14 @@ impl InMemoryOutbox {
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         let shared = Shared { clock, state: Mutex::default(), failures: Mutex::default(), ended: Notify::new() };
-        Self { shared: Arc::new(shared) }
+        Self { shared: Arc::new(shared), on_publish: OnPublish::Keep }
+    }
+
+    /// The same outbox, whose settlements keep or delete events when they are published.
+    #[must_use]
+    pub const fn on_publish(mut self, on_publish: OnPublish) -> Self {
+        self.on_publish = on_publish;
+        self
     }
 
     /// The unit of work whose transactions append to this outbox.

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use application_core::{
     outbox::{
-        ClaimRequest, ClaimScope, ConfirmedRun, EventId, FailedOutcome, FailedRun, LaneId, LeaseToken,
+        ClaimRequest, ClaimScope, ConfirmedRun, EventId, FailedOutcome, FailedRun, LaneId, LeaseToken, OnPublish,
         OutboxEventStatus, OutboxTransition, Run, Sequence, Settlement,
     },
     ports::{OutboxStorePort, StoreError},
@@ -30,6 +30,13 @@ struct Room {
     rows: usize,
     bytes: u64,
     taken: usize,
+}
+
+/// How a settling call settles.
+struct Settling {
+    operation: &'static str,
+    on_publish: OnPublish,
+    delay: Duration,
 }
 
 /// What a claim decides about a lane that it has looked at.
@@ -171,10 +178,9 @@ impl State {
     /// Publishes what was confirmed, charges what failed, and ends the leases; all that a settling call does.
     fn settle(
         &mut self,
-        operation: &'static str,
+        Settling { operation, on_publish, delay }: Settling,
         token: LeaseToken,
         runs: &[(&ConfirmedRun, Option<&FailedRun>)],
-        delay: Duration,
         now: OffsetDateTime,
     ) -> Result<Settlement, StoreError> {
         if runs.is_empty() {
@@ -188,7 +194,7 @@ impl State {
         for (run, failed) in runs {
             for id in &run.confirmed {
                 expected += 1;
-                events += self.publish(*id, &leased, now)?;
+                events += self.publish(*id, &leased, on_publish, now)?;
             }
             if let Some(failed) = failed {
                 expected += 1;
@@ -225,11 +231,20 @@ impl State {
         Ok(Settlement { freed: narrow(leased.len() - postponed.len()), events: 0, postponed, stale: false })
     }
 
-    fn publish(&mut self, id: EventId, leased: &[LaneId], now: OffsetDateTime) -> Result<usize, StoreError> {
+    fn publish(
+        &mut self,
+        id: EventId,
+        leased: &[LaneId],
+        on_publish: OnPublish,
+        now: OffsetDateTime,
+    ) -> Result<usize, StoreError> {
         if !self.is_in_flight(id, leased) {
             return Ok(0);
         }
         self.step(id, OutboxTransition::Confirm, |event| event.published_at = Some(now))?;
+        if on_publish == OnPublish::Delete {
+            self.events.remove(&id);
+        }
         Ok(1)
     }
 
@@ -254,6 +269,10 @@ impl State {
 }
 
 impl InMemoryOutbox {
+    const fn settling(&self, operation: &'static str, delay: Duration) -> Settling {
+        Settling { operation, on_publish: self.on_publish, delay }
+    }
+
     async fn claim_overdue(&self, request: &ClaimRequest) -> Result<Vec<Run>, StoreError> {
         // As the database does: two tries, and never a second wait while a lane is held.
         let overdue = self.shared.state().overdue_lanes(self.shared.clock.now());
@@ -291,13 +310,15 @@ impl OutboxStorePort for InMemoryOutbox {
         }
         let runs: Vec<_> = runs.iter().map(|run| (run, None)).collect();
         self.shared.statement(Operation::Acknowledge, |state, now| {
-            state.settle("acknowledge", token, &runs, Duration::ZERO, now)
+            state.settle(self.settling("acknowledge", Duration::ZERO), token, &runs, now)
         })
     }
 
     async fn fail(&self, token: LeaseToken, runs: &[FailedRun]) -> Result<Settlement, StoreError> {
         let runs: Vec<_> = runs.iter().map(|failed| (&failed.run, Some(failed))).collect();
-        self.shared.statement(Operation::Fail, |state, now| state.settle("fail", token, &runs, Duration::ZERO, now))
+        self.shared.statement(Operation::Fail, |state, now| {
+            state.settle(self.settling("fail", Duration::ZERO), token, &runs, now)
+        })
     }
 
     async fn release(
@@ -307,7 +328,9 @@ impl OutboxStorePort for InMemoryOutbox {
         delay: Duration,
     ) -> Result<Settlement, StoreError> {
         let runs: Vec<_> = runs.iter().map(|run| (run, None)).collect();
-        self.shared.statement(Operation::Release, |state, now| state.settle("release", token, &runs, delay, now))
+        self.shared.statement(Operation::Release, |state, now| {
+            state.settle(self.settling("release", delay), token, &runs, now)
+        })
     }
 
     async fn renew(&self, token: LeaseToken, lease: Duration) -> Result<bool, StoreError> {

@@ -134,7 +134,9 @@ fn bad_request(detail: String) -> ProblemDetails {
 #[expect(clippy::needless_pass_by_value, reason = "used with map_err")]
 fn problem(error: OperateError) -> ProblemDetails {
     match &error {
-        OperateError::NotFound { .. } => ProblemDetails::new(StatusCode::NOT_FOUND, error.to_string()),
+        OperateError::NotFound { .. } | OperateError::HistoryNotKept { .. } => {
+            ProblemDetails::new(StatusCode::NOT_FOUND, error.to_string())
+        }
         OperateError::NotAllowed { .. } => ProblemDetails::new(StatusCode::CONFLICT, error.to_string()),
         OperateError::Store { source } => {
             let status =

@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, time::Duration};
 use super::PublishPendingOutboxEventsUseCase;
 use crate::{
     outbox::{
-        BatchOutcome, BreakerState, ConfirmedRun, DeadHeadPolicy, FailedOutcome, FailedRun, FailureClass, LaneId,
-        LeaseToken, OutboxEvent, PublishFailure, Settlement, Verdict,
+        BatchOutcome, BreakerState, ConfirmedRun, DeadHeadPolicy, EventId, EventType, FailedOutcome, FailedRun,
+        FailureClass, LaneId, LeaseToken, OutboxEvent, PublishFailure, Settlement, Verdict,
     },
     ports::{Destination, OutboxSignal, StoreError},
 };
@@ -51,11 +51,20 @@ struct Judged {
     wait: Duration,
 }
 
+/// An event that goes DEAD with its settlement: told only when the store has accepted that.
+#[derive(Debug)]
+struct Death {
+    event: EventId,
+    event_type: EventType,
+    failure: PublishFailure,
+    attempts: u32,
+}
+
 /// One settling statement.
 #[derive(Debug)]
 enum Step {
     Acknowledge(Vec<ConfirmedRun>),
-    Fail(Vec<FailedRun>),
+    Fail { runs: Vec<FailedRun>, deaths: Vec<Death> },
     Release(Vec<ConfirmedRun>, Duration),
 }
 
@@ -63,7 +72,7 @@ impl Step {
     fn runs(&self) -> usize {
         match self {
             Self::Acknowledge(runs) | Self::Release(runs, _) => runs.len(),
-            Self::Fail(runs) => runs.len(),
+            Self::Fail { runs, .. } => runs.len(),
         }
     }
 }
@@ -123,7 +132,7 @@ impl PublishPendingOutboxEventsUseCase {
     }
 
     fn steps(&self, ended: Vec<RunEnd>, judged: &BTreeMap<Destination, Judged>) -> Vec<Step> {
-        let (mut finished, mut failed) = (Vec::new(), Vec::new());
+        let (mut finished, mut failed, mut deaths) = (Vec::new(), Vec::new(), Vec::new());
         let mut released: BTreeMap<Duration, Vec<ConfirmedRun>> = BTreeMap::new();
         for RunEnd { run, stopped } in ended {
             match stopped {
@@ -146,7 +155,11 @@ impl PublishPendingOutboxEventsUseCase {
                         (FailureClass::Unavailable, _) => {
                             released.entry(self.policy.breaker.first_pause).or_default().push(run);
                         }
-                        _ => failed.push(self.failed_run(run, &event, &failure)),
+                        _ => {
+                            let (failed_run, death) = self.failed_run(run, event, failure);
+                            failed.push(failed_run);
+                            deaths.extend(death);
+                        }
                     }
                 }
             }
@@ -156,19 +169,16 @@ impl PublishPendingOutboxEventsUseCase {
             steps.push(Step::Acknowledge(finished));
         }
         if !failed.is_empty() {
-            steps.push(Step::Fail(failed));
+            steps.push(Step::Fail { runs: failed, deaths });
         }
         steps.extend(released.into_iter().map(|(wait, runs)| Step::Release(runs, wait)));
         steps
     }
 
-    fn failed_run(&self, run: ConfirmedRun, event: &OutboxEvent, failure: &PublishFailure) -> FailedRun {
-        let attempts = event.attempts.saturating_add(1);
+    fn failed_run(&self, run: ConfirmedRun, event: OutboxEvent, failure: PublishFailure) -> (FailedRun, Option<Death>) {
+        let (attempts, error) = (event.attempts.saturating_add(1), failure.to_string());
         let hopeless = failure.class() == FailureClass::Poison || attempts >= self.policy.backoff.max_attempts();
         let outcome = if hopeless {
-            self.observer.observe(&OutboxSignal::Died { class: failure.class(), events: 1 });
-            tracing::error!(event.id = %event.id, event.r#type = %event.event_type,
-                class = failure.class().as_str(), reason = failure.reason(), attempts, "the event is DEAD");
             match self.policy.dead_head(&event.aggregate_type) {
                 DeadHeadPolicy::Block => FailedOutcome::Block,
                 DeadHeadPolicy::Skip => FailedOutcome::Skip,
@@ -176,7 +186,9 @@ impl PublishPendingOutboxEventsUseCase {
         } else {
             FailedOutcome::Retry { after: self.policy.backoff.delay(attempts, &*self.random) }
         };
-        FailedRun { run, failed: event.id, outcome, error: failure.to_string() }
+        let failed_run = FailedRun { run, failed: event.id, outcome, error };
+        let death = Death { event: event.id, event_type: event.event_type, failure, attempts };
+        (failed_run, hopeless.then_some(death))
     }
 
     /// Writes one step, again and again while the lease runs and the database may come back.
@@ -207,7 +219,7 @@ impl PublishPendingOutboxEventsUseCase {
     async fn write_once(&self, token: LeaseToken, step: &Step) -> Result<Settlement, StoreError> {
         match step {
             Step::Acknowledge(runs) => self.store.acknowledge(token, runs).await,
-            Step::Fail(runs) => self.store.fail(token, runs).await,
+            Step::Fail { runs, .. } => self.store.fail(token, runs).await,
             Step::Release(runs, wait) => self.store.release(token, runs, *wait).await,
         }
     }
@@ -218,11 +230,21 @@ impl PublishPendingOutboxEventsUseCase {
             self.observer.observe(&OutboxSignal::Stale { runs: step.runs() });
             return;
         }
+        if let Step::Fail { deaths, .. } = step {
+            deaths.iter().for_each(|death| self.tell_death(death));
+        }
         self.observer.observe(&OutboxSignal::Settled {
             events: settlement.events,
             postponed: settlement.postponed.len(),
             took: self.clock.monotonic().saturating_sub(begun),
         });
         self.remember_postponed(token, settlement.postponed);
+    }
+
+    fn tell_death(&self, Death { event, event_type, failure, attempts }: &Death) {
+        let class = failure.class();
+        self.observer.observe(&OutboxSignal::Died { class, events: 1 });
+        tracing::error!(event.id = %event, event.r#type = %event_type,
+            class = class.as_str(), reason = failure.reason(), attempts, "the event is DEAD");
     }
 }

@@ -743,6 +743,38 @@ mod settling {
         round(&observed_relay(store, broker, policy(), TestClock::new(), Arc::new(observer))).await;
     }
 
+    /// One event that is refused for the last time, its failure answered like this: how often it was told DEAD.
+    async fn deaths_told(answer: Result<Settlement, StoreError>) -> usize {
+        let last = attempted(run(1, 1), 2);
+        let mut store = store_with(&[last.clone(), run(2, 1)]);
+        store.expect_acknowledge().returning(|_, _| Ok(Settlement::default()));
+        let told = Arc::new(Mutex::new(0));
+        let before_the_answer = Arc::clone(&told);
+        store.expect_fail().times(1).return_once(move |_, _| {
+            assert_eq!(*before_the_answer.lock().unwrap(), 0, "nothing is told before the store has answered");
+            answer
+        });
+        let mut observer = MockOutboxObserver::new();
+        let counted = Arc::clone(&told);
+        observer.expect_observe().returning(move |signal| {
+            if let OutboxSignal::Died { events, .. } = signal {
+                *counted.lock().unwrap() += events;
+            }
+        });
+        let broker = Arc::new(Broker::default()).refuse(&last.events[0], FailureClass::Rejected);
+        let relay = observed_relay(store, broker, policy(), TestClock::new(), Arc::new(observer));
+        let _answered_or_refused = relay.run_once(&StopSignal::new()).await;
+        let told = *told.lock().unwrap();
+        told
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_event_is_told_dead_only_when_the_store_has_accepted_it() {
+        assert_eq!(deaths_told(Ok(Settlement { events: 1, freed: 1, ..Settlement::default() })).await, 1);
+        assert_eq!(deaths_told(Ok(Settlement { stale: true, ..Settlement::default() })).await, 0);
+        assert_eq!(deaths_told(Err(StoreError::Refused { source: "no".into() })).await, 0);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_settlement_is_written_again_after_transient_errors() {
         let one = run(1, 1);
