@@ -8,5 +8,8 @@ CREATE TABLE work_log_idempotency (
     PRIMARY KEY (portfolio_id, key)
 );
 
+-- Retention by age.
+CREATE INDEX work_log_idempotency_created ON work_log_idempotency (created_at);
+
 COMMENT ON COLUMN work_log_idempotency.request_digest IS 'SHA-256: the request itself may be personal.';
-COMMENT ON COLUMN work_log_idempotency.created_at IS 'A row may be deleted once no client tries again.';
+COMMENT ON COLUMN work_log_idempotency.created_at IS 'A row is deleted when http.idempotency_key_retention is over: no client tries again by then.';

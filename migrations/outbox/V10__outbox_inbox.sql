@@ -3,7 +3,8 @@ CREATE TABLE outbox_inbox (
     consumer     text        NOT NULL,
     event_id     uuid        NOT NULL,
     processed_at timestamptz NOT NULL DEFAULT statement_timestamp(),
-    CONSTRAINT outbox_inbox_pkey PRIMARY KEY (consumer, event_id)
+    CONSTRAINT outbox_inbox_pkey PRIMARY KEY (consumer, event_id),
+    CONSTRAINT outbox_inbox_consumer_check CHECK (octet_length(consumer) BETWEEN 1 AND 100)
 );
 
 -- Retention by age.
@@ -17,5 +18,6 @@ CREATE TABLE outbox_inbox_parked (
     event_id       uuid        NOT NULL,
     reason         text        NOT NULL,
     parked_at      timestamptz NOT NULL DEFAULT statement_timestamp(),
-    CONSTRAINT outbox_inbox_parked_pkey PRIMARY KEY (consumer, aggregate_type, aggregate_id)
+    CONSTRAINT outbox_inbox_parked_pkey PRIMARY KEY (consumer, aggregate_type, aggregate_id),
+    CONSTRAINT outbox_inbox_parked_consumer_check CHECK (octet_length(consumer) BETWEEN 1 AND 100)
 );

@@ -1,5 +1,6 @@
 //! The command line: settings that cannot be used, what is refused, and what the errors say.
 
+use sqlx::{Connection, PgConnection};
 use system_tests::AppEnvironment;
 use test_support::servers::{Options, private};
 
@@ -45,6 +46,53 @@ async fn an_unknown_command_is_refused() -> Outcome {
     let (status, output) = run(&nowhere(&directory), &["publish"]).await?;
     assert_eq!(status.code(), Some(2), "{output}");
     assert!(output.contains("publish") && output.contains("Usage"), "{output}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_argument_out_of_bounds_is_refused_with_its_name_bound_and_value() -> Outcome {
+    let directory = tempfile::tempdir()?;
+    let environment = nowhere(&directory);
+    let (event, long) = ("0190b2c3-0000-7000-8000-000000000001", "x".repeat(201));
+    let cases: [(&[&str], [&str; 3]); 9] = [
+        (&["inbox", "forget", "--consumer", "", "--events", event], ["--consumer", "''", "is empty"]),
+        (&["inbox", "forget", "--consumer", &long, "--events", event], ["--consumer", "xxx", "201 bytes, at most 100"]),
+        (&["inbox", "forget", "--consumer", "c", "--events", "7"], ["--events", "'7'", "invalid"]),
+        (&["inbox", "parked", "--consumer", "a\tb"], ["--consumer", "a\tb", "control character at byte 1"]),
+        (&["inbox", "unpark", "--aggregate-type", "", "--aggregate-id", "1"], ["--aggregate-type", "''", "is empty"]),
+        (
+            &["inbox", "unpark", "--aggregate-type", "t", "--aggregate-id", &long],
+            ["--aggregate-id", "xxx", "201 bytes, at most 200"],
+        ),
+        (&["outbox", "list", "--aggregate-type", &long], ["--aggregate-type", "xxx", "201 bytes, at most 100"]),
+        (
+            &["outbox", "list", "--status", "gone"],
+            ["--status", "'gone'", "PENDING, IN_FLIGHT, PUBLISHED, FAILED, DEAD"],
+        ),
+        (&["outbox", "list", "--limit", "0"], ["--limit", "'0'", "1..=1000"]),
+    ];
+    for (arguments, words) in cases {
+        let (status, output) = run(&environment, arguments).await?;
+        assert_eq!(status.code(), Some(2), "{arguments:?}: {output}");
+        for word in words {
+            assert!(output.contains(word), "{arguments:?}: {word} is missing in\n{output}");
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_error_is_printed_with_its_causes_and_each_of_them_once() -> Outcome {
+    let servers = private(Options::fast());
+    let empty = servers.database("causes", "causes", async |_| Ok::<(), std::io::Error>(())).await?;
+    let directory = tempfile::tempdir()?;
+    sqlx::query("CREATE TABLE outbox_lane ()").execute(&mut PgConnection::connect(empty.url()).await?).await?;
+    let environment = AppEnvironment::new(directory.path(), empty.url(), None);
+    let (status, output) = run(&environment, &["migrate"]).await?;
+    assert_eq!(status.code(), Some(1), "{output}");
+    // The migrator's own text repeats the server's.
+    assert_eq!(output.matches("already exists").count(), 1, "{output}");
+    assert!(output.contains("error: the database cannot be migrated\n  because "), "{output}");
     Ok(())
 }
 

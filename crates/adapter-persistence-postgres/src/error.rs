@@ -5,7 +5,7 @@
 
 use std::{error::Error, fmt, time::Duration};
 
-use application_core::ports::StoreError;
+use application_core::ports::{StoreError, with_causes};
 use sea_orm::{ConnAcquireErr, DbErr, RuntimeErr};
 
 /// What the driver or the server said, without rows, parameters and connection strings.
@@ -68,7 +68,7 @@ impl From<&sqlx::Error> for DriverError {
                     detail_key: detail.and_then(key_of_detail),
                 }
             }
-            other => Self::new(chain(other)),
+            other => Self::new(with_causes(other)),
         }
     }
 }
@@ -76,21 +76,6 @@ impl From<&sqlx::Error> for DriverError {
 fn key_of_detail(detail: &str) -> Option<String> {
     let (_, rest) = detail.split_once("=(")?;
     Some(rest.split_once(')')?.0.to_owned())
-}
-
-/// An error and its causes in one line; drivers repeat a cause in their own text, which is left out.
-fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let words = cause.to_string();
-        if !text.contains(&words) {
-            text.push_str(": ");
-            text.push_str(&words);
-        }
-        source = cause.source();
-    }
-    text
 }
 
 /// What kind of failure an error is.
@@ -141,9 +126,9 @@ pub(crate) fn from_orm(error: &DbErr, limit: Duration) -> StoreError {
         | DbErr::Exec(RuntimeErr::SqlxError(inner))
         | DbErr::Query(RuntimeErr::SqlxError(inner)) => from_sqlx(inner, limit),
         DbErr::ConnectionAcquire(ConnAcquireErr::Timeout | ConnAcquireErr::ConnectionClosed) | DbErr::Conn(_) => {
-            store_error(Kind::Unavailable, DriverError::new(chain(error)), limit)
+            store_error(Kind::Unavailable, DriverError::new(with_causes(error)), limit)
         }
-        other => store_error(Kind::Refused, DriverError::new(chain(other)), limit),
+        other => store_error(Kind::Refused, DriverError::new(with_causes(other)), limit),
     }
 }
 
@@ -205,7 +190,7 @@ mod tests {
     #[test]
     fn a_cause_that_is_repeated_in_the_text_is_written_once() {
         let io = std::io::Error::new(std::io::ErrorKind::ConnectionRefused, "connection refused");
-        let text = chain(&sqlx::Error::Io(io));
+        let text = with_causes(&sqlx::Error::Io(io));
         assert_eq!(text.matches("connection refused").count(), 1, "{text}");
     }
 }

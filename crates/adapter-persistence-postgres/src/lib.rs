@@ -33,7 +33,7 @@ pub use outbox::{
     OutboxStoreAdapter, PostgresOutboxClaimRepository,
     wakeup::{ListenWakeup, NotifyWakeup, WakeupSettings},
 };
-pub use readiness::{DatabaseReadiness, SchemaReadiness, SequenceError, check_sequence};
+pub use readiness::{DatabaseReadiness, SchemaReadiness, SequenceError, TablesReadiness, check_sequence};
 pub use refinery::Migration;
 pub use settings::{DatabaseSettings, PoolSettings, TlsMode, TlsSettings, masked};
 pub use unit_of_work::{PgTransaction, PostgresUnitOfWork};

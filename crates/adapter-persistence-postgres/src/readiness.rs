@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use application_core::ports::{ReadinessCheck, StoreError};
+use application_core::ports::{ReadinessCheck, StoreError, with_causes};
 use async_trait::async_trait;
 use sqlx::Row;
 
@@ -11,7 +11,7 @@ use crate::{
     error::from_sqlx,
     migrate::{History, schema_version},
     short_transaction::run,
-    sql::Statement,
+    sql::{Arguments, Statement},
 };
 
 /// A check must have answered by then.
@@ -43,7 +43,64 @@ impl ReadinessCheck for DatabaseReadiness {
     }
 }
 
-/// Whether the schema is at least at the versions that this program expects; newer is fine.
+/// The tables, views and sequences of the outbox.
+const RELATIONS: [&str; 11] = [
+    "outbox_claim",
+    "outbox_doctor",
+    "outbox_due_floor",
+    "outbox_event",
+    "outbox_event_sequence",
+    "outbox_event_state",
+    "outbox_inbox",
+    "outbox_inbox_parked",
+    "outbox_lane",
+    "outbox_leader",
+    "outbox_pause",
+];
+
+/// The functions of the outbox, those included that others call.
+const FUNCTIONS: [&str; 33] = [
+    "outbox_acknowledge",
+    "outbox_claim",
+    "outbox_claim_overdue",
+    "outbox_cleanup",
+    "outbox_discard",
+    "outbox_due_from",
+    "outbox_event_take_lane",
+    "outbox_fail",
+    "outbox_fail_events",
+    "outbox_free_lanes",
+    "outbox_free_postponed",
+    "outbox_kill_expired_heads",
+    "outbox_lane_of",
+    "outbox_lead",
+    "outbox_lease_lanes",
+    "outbox_lock_leases",
+    "outbox_open_lane",
+    "outbox_pause",
+    "outbox_paused_types",
+    "outbox_purge",
+    "outbox_reap",
+    "outbox_release",
+    "outbox_renew",
+    "outbox_repair_lanes",
+    "outbox_replay",
+    "outbox_requeue",
+    "outbox_resign",
+    "outbox_resume",
+    "outbox_settle_events",
+    "outbox_stale",
+    "outbox_statistics",
+    "outbox_take_leases",
+    "outbox_wait_for_lane",
+];
+
+/// Looks names up in the catalog and reads no row.
+const MISSING: &str = "SELECT name FROM unnest($1) name WHERE to_regclass(name) IS NULL \
+     UNION ALL SELECT name || '()' FROM unnest($2) name WHERE to_regproc(name) IS NULL";
+
+/// Whether the schema is at least at the versions that this program expects, newer is fine, and whether every table, view,
+/// sequence and function of the outbox is there: a history says what was applied, not what somebody dropped or renamed.
 #[derive(Debug, Clone)]
 pub struct SchemaReadiness {
     database: Database,
@@ -73,17 +130,53 @@ impl ReadinessCheck for SchemaReadiness {
                 ));
             }
         }
-        Ok(())
+        all_exist(&self.database, &RELATIONS, &FUNCTIONS).await
+    }
+}
+
+/// Whether the tables of a module are there.
+#[derive(Debug, Clone)]
+pub struct TablesReadiness {
+    database: Database,
+    module: &'static str,
+    tables: &'static [&'static str],
+}
+
+impl TablesReadiness {
+    /// Looks for these tables of the module.
+    #[must_use]
+    pub const fn new(database: Database, module: &'static str, tables: &'static [&'static str]) -> Self {
+        Self { database, module, tables }
+    }
+}
+
+#[async_trait]
+impl ReadinessCheck for TablesReadiness {
+    fn name(&self) -> &'static str {
+        self.module
+    }
+
+    async fn check(&self) -> Result<(), String> {
+        all_exist(&self.database, self.tables, &[]).await
+    }
+}
+
+async fn all_exist(database: &Database, relations: &[&str], functions: &[&str]) -> Result<(), String> {
+    let names = Arguments::new().texts(relations.iter().copied()).texts(functions.iter().copied());
+    let statement = names.fill(MISSING);
+    let rows = in_time(run(database, &statement)).await?;
+    let names: Result<Vec<String>, sqlx::Error> = rows.iter().map(|row| row.try_get(0)).collect();
+    match names {
+        Ok(names) if names.is_empty() => Ok(()),
+        Ok(names) => Err(format!("missing in the database: {}", names.join(", "))),
+        Err(error) => Err(with_causes(&from_sqlx(&error, database.limits().statement))),
     }
 }
 
 async fn in_time<T>(question: impl Future<Output = Result<T, StoreError>>) -> Result<T, String> {
     match tokio::time::timeout(CHECK_LIMIT, question).await {
         Ok(Ok(answer)) => Ok(answer),
-        Ok(Err(error)) => {
-            let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
-            Err(format!("{error}{cause}"))
-        }
+        Ok(Err(error)) => Err(with_causes(&error)),
         Err(_) => Err(format!("the database did not answer within {CHECK_LIMIT:?}")),
     }
 }

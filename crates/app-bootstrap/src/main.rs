@@ -3,6 +3,7 @@
 use std::{error::Error, process::ExitCode};
 
 use app_bootstrap::cli::Cli;
+use application_core::ports::causes;
 use clap::Parser;
 
 fn main() -> ExitCode {
@@ -22,11 +23,8 @@ fn main() -> ExitCode {
 
 #[expect(clippy::print_stderr, reason = "the operator reads it")]
 fn fail(error: &dyn Error) -> ExitCode {
-    eprintln!("error: {error}");
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        eprintln!("  because {error}");
-        cause = error.source();
+    for (place, words) in causes(error).iter().enumerate() {
+        eprintln!("{} {words}", if place == 0 { "error:" } else { "  because" });
     }
     ExitCode::FAILURE
 }

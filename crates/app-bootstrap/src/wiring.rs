@@ -3,19 +3,22 @@
 mod broker;
 mod operations;
 
-use std::{fmt, process::ExitCode, sync::Arc, time::Duration};
+use std::{fmt, pin::pin, process::ExitCode, sync::Arc, time::Duration};
 
 use adapter_inbound::{
     amqp::{AmqpConsumer, ConsumerParts},
     http::{ServerLimits, bind},
 };
-use adapter_persistence_postgres::{Database, ListenWakeup, NotifyWakeup};
+use adapter_persistence_postgres::{Database, ListenWakeup, NotifyWakeup, TablesReadiness};
 use application_core::{
     ports::{ReadinessCheck, StoreError},
-    usecases::HandleMessageOnce,
+    usecases::{HandleMessageOnce, StopSignal},
 };
 use metrics_exporter_prometheus::PrometheusHandle;
-use sample_portfolio::adapter::{PortfolioModule, PortfolioParts, register};
+use sample_portfolio::{
+    adapter::{PortfolioModule, PortfolioParts, register},
+    application::{CleanUpIdempotencyKeysUseCase, IdempotencyKeyPolicy},
+};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use self::broker::Broker;
@@ -26,7 +29,7 @@ use crate::{
     scheduler::{Periodic, RelayEnd},
     settings::Settings,
     shutdown::{EXIT_NOT_DRAINED, drain},
-    telemetry::{ConsumerMetrics, install_metrics},
+    telemetry::{ConsumerMetrics, idempotency_keys_removed, install_metrics},
     wakeup::RelayWakeup,
 };
 
@@ -97,7 +100,9 @@ impl Process {
     /// [`BootstrapError`].
     pub async fn run_service(&mut self) -> Result<(), BootstrapError> {
         let module = self.register_sample();
+        self.checks.push(Arc::new(TablesReadiness::new(self.database.clone(), module.name, module.tables)));
         self.run_consumer(&module)?;
+        self.forget_old_keys(Arc::clone(&module.idempotency_keys));
         let http = &self.settings.http;
         let server = bind("service", http.listen).await?;
         let limits = ServerLimits {
@@ -169,7 +174,35 @@ impl Process {
             reads: outbox.unit_of_work(),
             clock: OutboxConfig::clock(),
             random: OutboxConfig::random(),
+            idempotency_keys: IdempotencyKeyPolicy {
+                retention: self.settings.http.idempotency_key_retention,
+                batch: self.settings.outbox.retention.batch,
+            },
         })
+    }
+
+    /// In every process that serves: batches of several processes pass each other by, no leader is needed.
+    fn forget_old_keys(&self, keys: Arc<dyn CleanUpIdempotencyKeysUseCase>) {
+        let cancel = self.cancel.clone();
+        self.every("idempotency keys", self.settings.outbox.retention.every, move || {
+            let (keys, cancel) = (Arc::clone(&keys), cancel.clone());
+            async move {
+                let stop = StopSignal::new();
+                let mut work = pin!(keys.execute(&stop));
+                let removed = tokio::select! {
+                    removed = &mut work => removed?,
+                    () = cancel.cancelled() => {
+                        stop.set();
+                        work.await?
+                    }
+                };
+                if removed > 0 {
+                    idempotency_keys_removed(removed);
+                    tracing::info!(removed, "old idempotency keys are forgotten");
+                }
+                Ok::<_, StoreError>(())
+            }
+        });
     }
 
     fn run_consumer(&mut self, module: &PortfolioModule) -> Result<(), BootstrapError> {

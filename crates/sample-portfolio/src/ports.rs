@@ -2,7 +2,7 @@
 //!
 //! Ports with a `Tx` work in the caller's transaction; readers have a connection of their own and see what is committed.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
 use async_trait::async_trait;
 use time::OffsetDateTime;
@@ -123,6 +123,19 @@ pub trait IdempotencyKeys<Tx: Send + Sync + 'static>: Send + Sync {
     /// # Errors
     /// [`StoreError`].
     async fn take(&self, tx: &mut Tx, request: &KeyedRequest, result: &WorkLogReceipt) -> Result<KeyUse, StoreError>;
+}
+
+/// Forgets keys by their age.
+#[cfg_attr(test, mockall::automock)]
+#[async_trait]
+pub trait IdempotencyKeyMaintenance: Send + Sync {
+    /// Removes up to `batch` keys that were taken longer ago than `retention`, oldest first; the number removed.
+    ///
+    /// A request that comes again under a removed key is carried out anew.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    async fn remove_older_than(&self, retention: Duration, batch: u32) -> Result<u32, StoreError>;
 }
 
 /// Stores work logs.

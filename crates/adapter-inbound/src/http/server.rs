@@ -2,13 +2,7 @@
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
-use axum::{
-    Router,
-    extract::{Request, State},
-    http::StatusCode,
-    middleware::{Next, from_fn_with_state},
-    response::{IntoResponse, Response},
-};
+use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
@@ -21,9 +15,8 @@ use tokio::{
     task::JoinSet,
 };
 use tokio_util::sync::CancellationToken;
-use tower_http::limit::RequestBodyLimitLayer;
 
-use super::problem_details::ProblemDetails;
+use super::guard::guarded;
 
 /// Where reading a request's line and headers stops, in bytes; one more read may overshoot it. 431 beyond.
 const MAX_HEAD_BYTES: usize = 32 * 1024;
@@ -54,7 +47,7 @@ pub enum HttpServerError {
 pub struct ServerLimits {
     /// How long a client may take to send the head of a request.
     pub header_timeout: Duration,
-    /// How long a request may take until its answer begins; 503 beyond.
+    /// How long a request may take until its answer begins; beyond, 408 while its body is waited for, otherwise 503.
     pub request_timeout: Duration,
     /// The largest request body, in bytes; 413 beyond.
     pub max_body_bytes: usize,
@@ -95,7 +88,7 @@ impl BoundServer {
     pub async fn serve(self, router: Router, limits: ServerLimits, stop: CancellationToken, grace: Duration) {
         let Self { server, listener, address } = self;
         tracing::info!(server, %address, "listening");
-        let router = limited(router, limits);
+        let router = guarded(server, router, limits);
         let slots = Arc::new(Semaphore::new(limits.max_connections));
         let graceful = GracefulShutdown::new();
         let mut connections = JoinSet::new();
@@ -151,20 +144,6 @@ async fn serve_connection(
     }
 }
 
-fn limited(router: Router, limits: ServerLimits) -> Router {
-    router
-        .layer(RequestBodyLimitLayer::new(limits.max_body_bytes))
-        .layer(from_fn_with_state(limits.request_timeout, within))
-}
-
-async fn within(State(limit): State<Duration>, request: Request, next: Next) -> Response {
-    if let Ok(response) = tokio::time::timeout(limit, next.run(request)).await {
-        return response;
-    }
-    let detail = format!("the request was not answered within {limit:?}");
-    ProblemDetails::new(StatusCode::SERVICE_UNAVAILABLE, detail).into_response()
-}
-
 #[cfg(test)]
 mod tests {
     use axum::routing::get;
@@ -218,6 +197,7 @@ mod tests {
         Router::new()
             .route("/", get(async || "hello").post(async |body: String| body))
             .route("/slow", get(async || std::future::pending::<String>().await))
+            .route("/panics", get(async || -> String { panic!("a bug") }))
     }
 
     #[tokio::test]
@@ -235,7 +215,10 @@ mod tests {
         let slow = server.ask(&format!("GET /slow HTTP/1.1\r\n{head}\r\n")).await;
         assert!(slow.starts_with("HTTP/1.1 503") && slow.contains("application/problem+json"), "{slow}");
         let large = format!("POST / HTTP/1.1\r\n{head}Content-Length: 101\r\n\r\n{}", "x".repeat(101));
-        assert!(server.ask(&large).await.starts_with("HTTP/1.1 413"));
+        let refused = server.ask(&large).await;
+        assert!(refused.starts_with("HTTP/1.1 413") && refused.contains("application/problem+json"), "{refused}");
+        let unfinished = server.ask("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nabc").await;
+        assert!(unfinished.starts_with("HTTP/1.1 408") && unfinished.contains("problem+json"), "{unfinished}");
         let long = format!("GET / HTTP/1.1\r\n{head}X: {}\r\n\r\n", "x".repeat(200_000));
         // What the server left unread resets the connection, and the answer may be lost with it.
         let refused = server.ask(&long).await;
@@ -244,6 +227,15 @@ mod tests {
         assert!(server.ask(&many).await.starts_with("HTTP/1.1 431"));
         // Ends only because the server gives up on it.
         server.ask("GET / HTTP/1.1\r\nHost:").await;
+    }
+
+    #[tokio::test]
+    async fn a_handler_that_panics_is_answered_and_the_connection_goes_on() {
+        let server = run(router(), LIMITS, Duration::ZERO).await;
+        let both = "GET /panics HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+        let answers = server.ask(both).await;
+        assert!(answers.starts_with("HTTP/1.1 500") && answers.contains("application/problem+json"), "{answers}");
+        assert!(answers.ends_with("hello"), "{answers}");
     }
 
     #[tokio::test]

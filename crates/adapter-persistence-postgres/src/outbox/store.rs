@@ -10,7 +10,7 @@ use application_core::{
         AggregateId, AggregateType, ClaimRequest, ClaimScope, ConfirmedRun, EventHeaders, EventId, EventType,
         FailedOutcome, FailedRun, LaneId, LeaseToken, OutboxEvent, Run, Sequence, Settlement,
     },
-    ports::{OutboxStorePort, StoreError},
+    ports::{OutboxStorePort, StoreError, with_causes},
 };
 use async_trait::async_trait;
 use time::OffsetDateTime;
@@ -53,7 +53,7 @@ impl OutboxStoreAdapter {
             for _ in 1..TRIES {
                 match attempt().await {
                     Err(error @ StoreError::Conflict { .. }) => {
-                        tracing::debug!(error = &error as &dyn std::error::Error, "the transaction is tried again");
+                        tracing::debug!(error = with_causes(&error), "the transaction is tried again");
                     }
                     answer => return answer,
                 }

@@ -109,3 +109,31 @@ async fn records_are_forgotten_by_age_in_batches_and_under_a_standing_term_alone
     assert_eq!(inbox.clean_up(&term, Duration::ZERO, 10).await.expect("asked"), None);
     assert_eq!(sql.one::<i64>("SELECT count(*) FROM outbox_inbox").await, 5);
 }
+
+#[tokio::test]
+async fn the_inboxs_tables_hold_the_bounds_of_a_consumers_name() {
+    let fixture = Fixture::new("inboxname").await;
+    let mut sql = fixture.sql().await;
+    let record = |bytes: usize| {
+        format!("INSERT INTO outbox_inbox (consumer, event_id) VALUES (repeat('x', {bytes}), gen_random_uuid())")
+    };
+    let park = |bytes: usize| {
+        format!(
+            "INSERT INTO outbox_inbox_parked (consumer, aggregate_type, aggregate_id, event_id, reason) \
+             VALUES (repeat('x', {bytes}), 'work-log', '1', gen_random_uuid(), 'r')"
+        )
+    };
+    for statement in [record(1), record(ConsumerName::MAX_BYTES), park(1), park(ConsumerName::MAX_BYTES)] {
+        sql.try_execute(&statement).await.unwrap_or_else(|error| panic!("{statement}: {error}"));
+    }
+    for (statement, constraint) in [
+        (record(0), "outbox_inbox_consumer_check"),
+        (record(ConsumerName::MAX_BYTES + 1), "outbox_inbox_consumer_check"),
+        (park(0), "outbox_inbox_parked_consumer_check"),
+        (park(ConsumerName::MAX_BYTES + 1), "outbox_inbox_parked_consumer_check"),
+    ] {
+        let error = sql.try_execute(&statement).await.expect_err(&statement);
+        let met = error.as_database_error().and_then(sqlx::error::DatabaseError::constraint);
+        assert_eq!(met, Some(constraint), "{statement}: {error}");
+    }
+}

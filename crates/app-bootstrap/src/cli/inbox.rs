@@ -11,7 +11,10 @@ use application_core::{
 use clap::Subcommand;
 use serde_json::{Value, json};
 
-use super::{output, setup};
+use super::{
+    output, setup,
+    values::{aggregate_id, aggregate_type, consumer_name},
+};
 use crate::{error::BootstrapError, settings::Settings};
 
 #[derive(Debug, Subcommand)]
@@ -19,8 +22,8 @@ pub(super) enum InboxCommand {
     /// Let a consumer forget events, so that a replay of them has its effect again.
     Forget {
         /// The consumer's name, for example `portfolio-minutes`.
-        #[arg(long)]
-        consumer: String,
+        #[arg(long, value_parser = consumer_name)]
+        consumer: ConsumerName,
         /// The events.
         #[arg(long, required = true, num_args = 1..)]
         events: Vec<EventId>,
@@ -28,8 +31,8 @@ pub(super) enum InboxCommand {
     /// Aggregates whose messages a consumer has parked, as JSON.
     Parked {
         /// The consumer's name.
-        #[arg(long)]
-        consumer: String,
+        #[arg(long, value_parser = consumer_name)]
+        consumer: ConsumerName,
         /// How many aggregates.
         #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
         limit: u32,
@@ -37,11 +40,11 @@ pub(super) enum InboxCommand {
     /// Ask the running consumer to handle an aggregate's parked messages again, in order.
     Unpark {
         /// The aggregate's type.
-        #[arg(long)]
-        aggregate_type: String,
+        #[arg(long, value_parser = aggregate_type)]
+        aggregate_type: AggregateType,
         /// The aggregate's identifier.
-        #[arg(long)]
-        aggregate_id: String,
+        #[arg(long, value_parser = aggregate_id)]
+        aggregate_id: AggregateId,
         /// Give this event's message up instead of handling it.
         #[arg(long)]
         discard: Option<EventId>,
@@ -53,7 +56,6 @@ impl InboxCommand {
         match self {
             Self::Forget { consumer, events } => {
                 let inbox = inbox(settings).await?;
-                let consumer = ConsumerName::new(consumer);
                 let mut forgotten = 0_u32;
                 for event in events {
                     let known = inbox.forget(&consumer, event).await.map_err(BootstrapError::Inbox)?;
@@ -63,8 +65,7 @@ impl InboxCommand {
             }
             Self::Parked { consumer, limit } => {
                 let inbox = inbox(settings).await?;
-                let parked =
-                    inbox.list_parked(&ConsumerName::new(consumer), limit).await.map_err(BootstrapError::Inbox)?;
+                let parked = inbox.list_parked(&consumer, limit).await.map_err(BootstrapError::Inbox)?;
                 let rows = parked.iter().map(|parked| {
                     json!({
                         "aggregateType": parked.aggregate_type.as_str(),
@@ -76,11 +77,7 @@ impl InboxCommand {
                 output::line(Value::Array(rows.collect()).to_string());
             }
             Self::Unpark { aggregate_type, aggregate_id, discard } => {
-                let request = UnparkRequest {
-                    aggregate_type: AggregateType::from_stored(aggregate_type),
-                    aggregate_id: AggregateId::from_stored(aggregate_id),
-                    discard,
-                };
+                let request = UnparkRequest { aggregate_type, aggregate_id, discard };
                 request_unpark(&settings.consumer, &request).await?;
                 output::line("asked the consumer; `app inbox parked` shows when it is done");
             }

@@ -6,6 +6,7 @@ mod output;
 mod relay;
 mod serve;
 mod setup;
+mod values;
 
 pub(crate) use setup::{database, expected_versions};
 

@@ -11,7 +11,7 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 use time::format_description::well_known::Rfc3339;
 
-use super::{output, setup};
+use super::{output, setup, values::aggregate_type};
 use crate::{error::BootstrapError, settings::Settings};
 
 #[derive(Debug, Subcommand)]
@@ -24,12 +24,12 @@ pub(super) enum OutboxCommand {
     },
     /// Events in the order of their ids, a page at a time.
     List {
-        /// Only this status: PENDING, `IN_FLIGHT`, PUBLISHED, FAILED or DEAD.
+        /// Only this status: PENDING, `IN_FLIGHT`, PUBLISHED, FAILED or DEAD, in upper or lower case.
         #[arg(long)]
         status: Option<OutboxEventStatus>,
         /// Only this aggregate type.
-        #[arg(long)]
-        aggregate_type: Option<String>,
+        #[arg(long, value_parser = aggregate_type)]
+        aggregate_type: Option<AggregateType>,
         /// Only events after this id: the last one of the page before.
         #[arg(long)]
         after: Option<EventId>,
@@ -91,7 +91,6 @@ impl OutboxCommand {
             Self::Doctor { repair, json } => return doctor(&config.doctor(), repair, json).await,
             Self::Status { json } => print(&status(&outbox.statistics().await?), json, status_table),
             Self::List { status, aggregate_type, after, limit, json } => {
-                let aggregate_type = aggregate_type.map(AggregateType::from_stored);
                 let filter = EventFilter { status, aggregate_type, after, limit, ..EventFilter::default() };
                 let events = outbox.list(&filter).await?;
                 print(&Value::Array(events.iter().map(event).collect()), json, rows_table);

@@ -8,7 +8,7 @@ use std::{
 
 use application_core::{
     outbox::HolderName,
-    ports::{LeaderTerm, LeadershipPort, StoreError},
+    ports::{LeaderTerm, LeadershipPort, StoreError, with_causes},
     usecases::{CleanUpOutboxUseCase, CleanUpReport, StopSignal},
 };
 use tokio_util::sync::CancellationToken;
@@ -89,7 +89,7 @@ impl MaintenanceLeader {
         if let Some(token) = token
             && let Err(error) = self.leadership.resign(token.term()).await
         {
-            tracing::warn!(error = &error as &dyn std::error::Error, "the term ends by its lease");
+            tracing::warn!(error = with_causes(&error), "the term ends by its lease");
         }
     }
 
@@ -138,7 +138,7 @@ impl MaintenanceLeader {
 }
 
 fn log_failure(error: &StoreError) {
-    tracing::error!(error = error as &dyn std::error::Error, "maintenance failed");
+    tracing::error!(error = with_causes(error), "maintenance failed");
 }
 
 impl fmt::Debug for MaintenanceLeader {

@@ -2,7 +2,7 @@
 
 use std::{future::Future, sync::Arc, time::Duration};
 
-use application_core::ports::{Random, StoreError};
+use application_core::ports::{Random, StoreError, with_causes};
 use tokio_util::sync::CancellationToken;
 
 /// Runs a task at intervals with jitter until the process stops; a failure is logged and the next interval tries again.
@@ -32,7 +32,7 @@ impl Periodic {
                 () = tokio::time::sleep(wait) => {}
             }
             if let Err(error) = task().await {
-                tracing::error!(task = self.name, error = &error as &dyn std::error::Error, "a periodic task failed");
+                tracing::error!(task = self.name, error = with_causes(&error), "a periodic task failed");
             }
         }
     }

@@ -11,7 +11,7 @@ use std::{
 };
 
 use application_core::{
-    ports::{Random, StoreError},
+    ports::{Random, StoreError, with_causes},
     usecases::{ObserveOutboxUseCase, PublishOutcome, PublishPendingOutboxEventsUseCase, StopSignal},
 };
 use tokio::time::Instant;
@@ -228,5 +228,5 @@ impl Quiet {
 }
 
 fn log_failure(error: &StoreError) {
-    tracing::error!(error = error as &dyn std::error::Error, "the relay's round failed");
+    tracing::error!(error = with_causes(error), "the relay's round failed");
 }

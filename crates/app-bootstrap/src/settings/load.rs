@@ -21,6 +21,10 @@ const SHORT_NAMES: [(&str, &str); 3] = [
     ("AMQP_URL", "APP__CONSUMER__URL"),
 ];
 
+/// The settings that are lists. In the environment they are written as in a file: `["a", "b"]`.
+pub(super) const LISTS: [&str; 3] =
+    ["outbox.dead_head.skip", "outbound.route.overrides", "outbound.amqp.topology.binding_keys"];
+
 /// Settings that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
@@ -94,7 +98,8 @@ impl Sources {
         let not_text = self.not_text.iter();
         let mut problems: Vec<_> =
             not_text.map(|name| SettingProblem::new(name, "no text", "it must be UTF-8")).collect();
-        let mut root = self.layers()?;
+        let mut root = self.layers(&mut problems)?;
+        refuse_arrays(&mut root, "", &mut problems);
         let settings = loop {
             match serde_path_to_error::deserialize::<_, Settings>(Value::new(None, ValueKind::Table(root.clone()))) {
                 Ok(settings) => break settings,
@@ -113,7 +118,7 @@ impl Sources {
         if problems.is_empty() { Ok(settings) } else { Err(SettingsError::Invalid(problems)) }
     }
 
-    fn layers(&self) -> Result<Map<String, Value>, SettingsError> {
+    fn layers(&self, problems: &mut Vec<SettingProblem>) -> Result<Map<String, Value>, SettingsError> {
         let (file, required) = match &self.file {
             Some(file) => (file.clone(), true),
             None => (self.directory.join(format!("{}.toml", self.profile)), false),
@@ -128,14 +133,70 @@ impl Sources {
                 environment.insert(key.to_owned(), url.clone());
             }
         }
-        let builder = Config::builder().add_source(file_source(&file, required));
+        let lists = take_lists(&mut environment, problems);
+        let mut builder = Config::builder().add_source(file_source(&file, required));
         let environment = Environment::with_prefix(ENVIRONMENT_PREFIX)
             .prefix_separator("__")
             .separator("__")
             .ignore_empty(true)
             .source(Some(environment));
-        let config = builder.add_source(environment).build().map_err(unreadable)?;
+        builder = builder.add_source(environment);
+        for (key, list) in lists {
+            builder = builder.set_override(key, list).map_err(unreadable)?;
+        }
+        let config = builder.build().map_err(unreadable)?;
         config.cache.into_table().map_err(unreadable)
+    }
+}
+
+/// Takes the lists out of the environment, whose other values are read as plain text.
+fn take_lists(environment: &mut Map<String, String>, problems: &mut Vec<SettingProblem>) -> Vec<(&'static str, Value)> {
+    let mut lists = Vec::new();
+    for key in LISTS {
+        let variable = format!("{ENVIRONMENT_PREFIX}__{}", key.replace('.', "__"));
+        let Some(name) = environment.keys().find(|name| name.eq_ignore_ascii_case(&variable)).cloned() else {
+            continue;
+        };
+        let text = environment.remove(&name).unwrap_or_default();
+        if text.is_empty() {
+            continue;
+        }
+        match text.parse::<toml::Value>() {
+            Ok(list @ toml::Value::Array(_)) => match list.try_into() {
+                Ok(list) => lists.push((key, list)),
+                Err(error) => problems.push(no_list(key, &text, &error)),
+            },
+            Ok(other) => problems.push(no_list(key, &text, &format!("it is of type {}", other.type_str()))),
+            Err(error) => problems.push(no_list(key, &text, &error.message())),
+        }
+    }
+    lists
+}
+
+fn no_list(key: &str, text: &str, why: &dyn fmt::Display) -> SettingProblem {
+    SettingProblem::new(key, format!("{text:?}"), format!("it must be a list as in a file, [\"a\", \"b\"]: {why}"))
+}
+
+/// Leaves out arrays where no list is expected: derived code would take their items for the fields of a section, by place.
+fn refuse_arrays(table: &mut Map<String, Value>, path: &str, problems: &mut Vec<SettingProblem>) {
+    let mut refused = Vec::new();
+    for (name, value) in table.iter_mut() {
+        let key = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+        let is_list = LISTS.contains(&key.as_str());
+        match &mut value.kind {
+            ValueKind::Table(inner) => refuse_arrays(inner, &key, problems),
+            ValueKind::Array(items)
+                if !is_list || items.iter().any(|item| matches!(item.kind, ValueKind::Array(_))) =>
+            {
+                let bound = if is_list { "its items must not be lists" } else { "it must not be a list" };
+                problems.push(SettingProblem::new(key, "a list", bound));
+                refused.push(name.clone());
+            }
+            _ => {}
+        }
+    }
+    for name in refused {
+        table.remove(&name);
     }
 }
 
@@ -155,7 +216,7 @@ fn unreadable_key(error: &serde_path_to_error::Error<ConfigError>) -> SettingPro
 
 /// Takes the value at a dotted path out of the tree; `false`: there is none, so nothing more can be learnt.
 fn remove(root: &mut Map<String, Value>, path: &str) -> bool {
-    match path.split_once('.') {
+    match path.split_once(['.', '[']) {
         None => root.remove(path).is_some(),
         Some((table, rest)) => match root.get_mut(table).map(|value| &mut value.kind) {
             Some(ValueKind::Table(inner)) => remove(inner, rest),

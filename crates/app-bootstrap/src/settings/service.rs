@@ -51,9 +51,12 @@ pub struct HttpSettings {
     pub max_body_bytes: usize,
     /// The most connections at once; further ones wait. 1 to 100,000.
     pub max_connections: usize,
-    /// The longest that a request may take; 100 ms to 5 min.
+    /// How long a client may take to send its headers, and then a request until its answer begins; 100 ms to 5 min.
     #[serde(with = "humantime_serde")]
     pub request_timeout: Duration,
+    /// How long an idempotency key is remembered; longer than any client tries again. 1 min to 3,650 days.
+    #[serde(with = "humantime_serde")]
+    pub idempotency_key_retention: Duration,
 }
 
 impl Default for HttpSettings {
@@ -63,6 +66,7 @@ impl Default for HttpSettings {
             max_body_bytes: 256 * 1024,
             max_connections: 1_000,
             request_timeout: Duration::from_secs(15),
+            idempotency_key_retention: Duration::from_hours(7 * 24),
         }
     }
 }
@@ -78,6 +82,8 @@ impl HttpSettings {
         }
         let longest = Duration::from_mins(5);
         problems.extend(between("request_timeout", self.request_timeout, Duration::from_millis(100), longest));
+        let (retention, longest) = (self.idempotency_key_retention, Duration::from_hours(24 * 3_650));
+        problems.extend(between("idempotency_key_retention", retention, Duration::from_mins(1), longest));
         problems
     }
 }

@@ -93,6 +93,65 @@ fn an_empty_variable_counts_as_none() {
     assert_eq!(settings.outbox.relay.workers, 5);
 }
 
+const OVERRIDES: &str =
+    r#"[{aggregate_type = "invoice", exchange = "money"}, {event_type = "Paid", routing_key = "paid"}]"#;
+
+#[test]
+fn lists_are_set_from_the_environment_as_they_stand_in_a_file() {
+    let file = "[outbox.dead_head]\nskip = [\"a\"]\n[outbound.amqp.topology]\nbinding_keys = [\"file\"]\n";
+    let variables = [
+        ("APP__OUTBOX__DEAD_HEAD__SKIP", r#"["work-log", "a,b"]"#),
+        ("APP__OUTBOUND__AMQP__TOPOLOGY__BINDING_KEYS", ""),
+        ("APP__OUTBOUND__ROUTE__OVERRIDES", OVERRIDES),
+        ("APP__OUTBOX__RELAY__WORKERS", "3"),
+    ];
+    let settings = load(file, &variables).unwrap();
+    assert_eq!(settings.outbox.dead_head.skip, ["work-log", "a,b"]);
+    assert_eq!(settings.outbound.amqp.topology.binding_keys, ["file"], "an empty variable counts as none");
+    assert_eq!(settings.outbox.relay.workers, 3);
+    let of_file: Settings = toml::from_str(&format!("[outbound.route]\noverrides = {OVERRIDES}\n")).unwrap();
+    assert_eq!(settings.outbound.route, of_file.outbound.route);
+    let none = load(file, &[("APP__OUTBOX__DEAD_HEAD__SKIP", "[]")]).unwrap();
+    assert!(none.outbox.dead_head.skip.is_empty());
+}
+
+#[test]
+fn a_variable_that_is_no_list_is_a_problem_of_its_key() {
+    for text in ["work-log", "\"work-log\"", "[work-log]", "[1", "{a = 1}", "7"] {
+        let found = problems("", &[("APP__OUTBOX__DEAD_HEAD__SKIP", text), ("APP__SERVICE__GRACE", "1h")]);
+        assert_eq!(found, ["outbox.dead_head.skip", "service.grace"], "{text}");
+    }
+    let error = load("", &[("APP__OUTBOX__DEAD_HEAD__SKIP", "work-log")]).unwrap_err().to_string();
+    assert!(error.contains("outbox.dead_head.skip is \"work-log\", but it must be a list as in a file"), "{error}");
+}
+
+#[test]
+fn every_list_of_the_settings_can_be_set_from_the_environment() {
+    fn lists(table: &toml::Table, path: &str, found: &mut Vec<String>) {
+        for (name, value) in table {
+            match value {
+                toml::Value::Array(_) => found.push(format!("{path}{name}")),
+                toml::Value::Table(inner) => lists(inner, &format!("{path}{name}."), found),
+                _ => {}
+            }
+        }
+    }
+    let mut found = Vec::new();
+    lists(&toml::from_str(&Settings::default().redacted().unwrap()).unwrap(), "", &mut found);
+    found.sort();
+    let mut known = super::load::LISTS;
+    known.sort_unstable();
+    assert_eq!(found, known);
+}
+
+#[test]
+fn a_list_is_not_taken_for_the_keys_of_a_section() {
+    let file = "http = [\"127.0.0.1:1\", 1024, 1, \"1s\"]\n[outbound.route]\noverrides = [[\"a\", \"b\"]]\n";
+    let mut found = problems(file, &[]);
+    found.sort();
+    assert_eq!(found, ["http", "outbound.route.overrides"]);
+}
+
 #[test]
 fn one_run_names_every_problem_by_its_key() {
     let file = "\

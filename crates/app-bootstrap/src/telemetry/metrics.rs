@@ -1,11 +1,15 @@
 //! Metrics in Prometheus's conventions; `docs/metrics.md` lists them.
 
-use std::time::Duration;
+use std::{
+    collections::BTreeSet,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
 
 use adapter_inbound::amqp::{ConsumerObserver, ConsumerSignal};
 use application_core::{
     outbox::OutboxEventStatus,
-    ports::{ConsumerName, OutboxObserver, OutboxSignal, OutboxStatistics},
+    ports::{ConsumerName, Destination, OutboxObserver, OutboxSignal, OutboxStatistics},
 };
 use metrics::{counter, gauge, histogram};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
@@ -30,17 +34,39 @@ pub fn install_metrics() -> Result<PrometheusHandle, MetricsError> {
         .map_err(MetricsError)
 }
 
+/// The most destinations with a label of their own: a route may make one of every aggregate type that an event brings.
+const MOST_DESTINATIONS: usize = 50;
+/// What all further destinations share.
+const OTHER_DESTINATIONS: &str = "other";
+
 /// Counts and times what the relay and its helpers report.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Default)]
 pub struct OutboxMetrics {
-    _private: (),
+    destinations: Mutex<BTreeSet<String>>,
 }
 
 impl OutboxMetrics {
     /// Needs [`install_metrics`] first; without it, everything is dropped.
     #[must_use]
-    pub const fn new() -> Self {
-        Self { _private: () }
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets the gauge of a destination; those beyond the first ones are counted together.
+    fn breaker_changed(&self, destination: &Destination, open: bool) {
+        let name = destination.as_str();
+        let mut known = self.destinations.lock().unwrap_or_else(PoisonError::into_inner);
+        if !known.contains(name) && known.len() < MOST_DESTINATIONS {
+            known.insert(name.to_owned());
+        }
+        let is_known = known.contains(name);
+        drop(known);
+        let gauge = |label: &str| gauge!("outbox_breaker_open", "destination" => label.to_owned());
+        match (is_known, open) {
+            (true, open) => gauge(name).set(f64::from(u8::from(open))),
+            (false, true) => gauge(OTHER_DESTINATIONS).increment(1.0),
+            (false, false) => gauge(OTHER_DESTINATIONS).decrement(1.0),
+        }
     }
 }
 
@@ -75,10 +101,7 @@ impl OutboxObserver for OutboxMetrics {
             OutboxSignal::Stale { runs } => {
                 counter!("outbox_stale_settlements_total").increment(runs as u64);
             }
-            OutboxSignal::BreakerChanged { destination, open } => {
-                gauge!("outbox_breaker_open", "destination" => destination.as_str().to_owned())
-                    .set(f64::from(u8::from(open)));
-            }
+            OutboxSignal::BreakerChanged { destination, open } => self.breaker_changed(destination, open),
             OutboxSignal::Reaped(report) => {
                 counter!("outbox_expired_claims_total").increment(u64::from(report.claims));
                 counter!("outbox_expired_lanes_total").increment(u64::from(report.lanes));
@@ -92,6 +115,11 @@ impl OutboxObserver for OutboxMetrics {
             OutboxSignal::Statistics(ref statistics) => record_statistics(statistics),
         }
     }
+}
+
+/// Counts idempotency keys that the retention removed.
+pub fn idempotency_keys_removed(keys: u64) {
+    counter!("idempotency_keys_cleaned_up_total").increment(keys);
 }
 
 fn record_statistics(statistics: &OutboxStatistics) {
@@ -156,10 +184,7 @@ impl ConsumerObserver for ConsumerMetrics {
 #[cfg(test)]
 mod tests {
     use adapter_inbound::amqp::ParkCause;
-    use application_core::{
-        outbox::FailureClass,
-        ports::{Destination, ReapReport},
-    };
+    use application_core::{outbox::FailureClass, ports::ReapReport};
 
     use super::*;
 
@@ -174,7 +199,8 @@ mod tests {
     }
 
     fn outbox(signals: &[OutboxSignal<'_>]) -> String {
-        page(|| signals.iter().for_each(|signal| OutboxMetrics::new().observe(signal)))
+        let metrics = OutboxMetrics::new();
+        page(|| signals.iter().for_each(|signal| metrics.observe(signal)))
     }
 
     fn has(page: &str, line: &str) {
@@ -242,6 +268,22 @@ mod tests {
     }
 
     #[test]
+    fn destinations_beyond_the_first_fifty_share_one_label_that_counts_the_open_ones() {
+        let destinations: Vec<_> = (0..60).map(|n| Destination::new(format!("events-{n}"))).collect();
+        let signals =
+            |open| destinations.iter().map(move |destination| OutboxSignal::BreakerChanged { destination, open });
+        let opened: Vec<_> = signals(true).collect();
+        let page_when_open = outbox(&opened);
+        has(&page_when_open, r#"outbox_breaker_open{destination="events-49"} 1"#);
+        has(&page_when_open, r#"outbox_breaker_open{destination="other"} 10"#);
+        assert_eq!(page_when_open.matches("outbox_breaker_open{").count(), 51);
+        let closed: Vec<_> = signals(true).chain(signals(false)).collect();
+        let page_when_closed = outbox(&closed);
+        has(&page_when_closed, r#"outbox_breaker_open{destination="events-0"} 0"#);
+        has(&page_when_closed, r#"outbox_breaker_open{destination="other"} 0"#);
+    }
+
+    #[test]
     fn what_helpers_did_is_added_up() {
         let settled = OutboxSignal::Settled { events: 4, postponed: 1, took: Duration::from_millis(1) };
         let reaped = OutboxSignal::Reaped(ReapReport { claims: 2, lanes: 3, postponed: 0, dead: 0 });
@@ -260,6 +302,12 @@ mod tests {
         has(&page, "outbox_stale_settlements_total 5");
         has(&page, "outbox_cleaned_up_total 6");
         has(&page, "inbox_cleaned_up_total 7");
+    }
+
+    #[test]
+    fn removed_idempotency_keys_are_added_up() {
+        let page = page(|| [3, 0, 4].into_iter().for_each(idempotency_keys_removed));
+        has(&page, "idempotency_keys_cleaned_up_total 7");
     }
 
     #[test]

@@ -4,4 +4,4 @@ mod logs;
 mod metrics;
 
 pub use logs::{LogFormat, LogSettings, start_logs};
-pub use metrics::{ConsumerMetrics, MetricsError, OutboxMetrics, install_metrics};
+pub use metrics::{ConsumerMetrics, MetricsError, OutboxMetrics, idempotency_keys_removed, install_metrics};

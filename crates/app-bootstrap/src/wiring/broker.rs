@@ -10,7 +10,7 @@ use adapter_outbound::{
     DisabledOutboxMessagePublisher, OutboxMessagePublishAdapter, PublisherKind, StdoutOutboxMessagePublisher,
     amqp::TopologyError,
 };
-use application_core::ports::{MessagePublishPort, Random, ReadinessCheck};
+use application_core::ports::{MessagePublishPort, Random, ReadinessCheck, with_causes};
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
@@ -86,7 +86,7 @@ impl Broker {
         let Some(amqp) = &self.amqp else { return Ok(()) };
         let unusable = |reason| BootstrapError::Broker { reason };
         amqp.wait_until_available(self.connect_timeout).await.map_err(unusable)?;
-        let problems = amqp.prepare_topology().await.map_err(|error| unusable(error.to_string()))?;
+        let problems = amqp.prepare_topology().await.map_err(|error| unusable(with_causes(&error)))?;
         match problems.first() {
             None => Ok(()),
             Some(problem) => Err(unusable(problem.to_string())),
@@ -122,12 +122,9 @@ impl Broker {
                         // Without a connection nothing was looked at, and nothing can be published either.
                         if !matches!(error, TopologyError::Unavailable { .. }) {
                             waiting = None;
-                            readiness.set(Some(error.to_string()));
+                            readiness.set(Some(with_causes(&error)));
                         }
-                        tracing::error!(
-                            error = &error as &dyn std::error::Error,
-                            "the broker's topology is not as it must be"
-                        );
+                        tracing::error!(error = with_causes(&error), "the broker's topology is not as it must be");
                     }
                 }
                 tokio::select! {

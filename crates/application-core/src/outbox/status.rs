@@ -60,14 +60,16 @@ impl fmt::Display for OutboxEventStatus {
 
 /// A text that names no status.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no status of an outbox event")]
+#[error("{0:?} is no status of an outbox event: {known} are", known = OutboxEventStatus::ALL.map(OutboxEventStatus::as_str).join(", "))]
 pub struct UnknownStatus(String);
 
 impl FromStr for OutboxEventStatus {
     type Err = UnknownStatus;
 
+    /// Upper and lower case are the same, because operators type it.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Self::ALL.into_iter().find(|status| status.as_str() == text).ok_or_else(|| UnknownStatus(text.to_owned()))
+        let named = Self::ALL.into_iter().find(|status| status.as_str().eq_ignore_ascii_case(text));
+        named.ok_or_else(|| UnknownStatus(text.to_owned()))
     }
 }
 
@@ -147,8 +149,17 @@ mod tests {
     fn every_status_reads_back_from_its_name() {
         for status in OutboxEventStatus::ALL {
             assert_eq!(status.as_str().parse(), Ok(status));
+            assert_eq!(status.as_str().to_lowercase().parse(), Ok(status));
         }
-        assert!("pending".parse::<OutboxEventStatus>().is_err());
+    }
+
+    #[test]
+    fn a_text_that_names_no_status_is_told_which_there_are() {
+        let error = "gone".parse::<OutboxEventStatus>().expect_err("no status");
+        assert_eq!(
+            error.to_string(),
+            "\"gone\" is no status of an outbox event: PENDING, IN_FLIGHT, PUBLISHED, FAILED, DEAD are"
+        );
     }
 
     #[test]

@@ -10,15 +10,57 @@ use crate::{
     outbox::{AggregateId, AggregateType, EventId},
 };
 
-/// The name of a consumer: the scope in which an event is handled once.
+/// The name of a consumer: the scope in which an event is handled once. 1 to 100 bytes, no control character.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConsumerName(String);
 
+/// A consumer's name that breaks a bound.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidConsumerName {
+    /// Without a character.
+    #[error("the consumer's name is empty")]
+    Empty,
+    /// Over its byte budget.
+    #[error("the consumer's name takes {actual} bytes, at most {bound} are allowed", bound = ConsumerName::MAX_BYTES)]
+    TooLong {
+        /// The bytes met.
+        actual: usize,
+    },
+    /// With a control character.
+    #[error("the consumer's name holds a control character at byte {offset}")]
+    Forbidden {
+        /// Where it stands.
+        offset: usize,
+    },
+}
+
 impl ConsumerName {
-    /// Wraps a name. It is stored: renaming a consumer makes it handle everything anew.
+    /// The most bytes allowed. The inbox's tables repeat it.
+    pub const MAX_BYTES: usize = 100;
+
+    /// Takes a name that is fixed in the code and within the bounds. It is stored: renaming a consumer makes it handle
+    /// everything anew.
     #[must_use]
-    pub fn new(name: impl Into<String>) -> Self {
-        Self(name.into())
+    pub fn new(name: &'static str) -> Self {
+        Self(name.to_owned())
+    }
+
+    /// Checks a name that comes from outside.
+    ///
+    /// # Errors
+    /// [`InvalidConsumerName`] names the bound and what was met.
+    pub fn try_new(name: impl Into<String>) -> Result<Self, InvalidConsumerName> {
+        let name = name.into();
+        if name.is_empty() {
+            return Err(InvalidConsumerName::Empty);
+        }
+        if name.len() > Self::MAX_BYTES {
+            return Err(InvalidConsumerName::TooLong { actual: name.len() });
+        }
+        match name.char_indices().find(|(_, c)| c.is_control()) {
+            Some((offset, _)) => Err(InvalidConsumerName::Forbidden { offset }),
+            None => Ok(Self(name)),
+        }
     }
 
     /// The text.
@@ -101,4 +143,19 @@ pub trait InboxMaintenancePort: Send + Sync {
     /// # Errors
     /// [`StoreError`].
     async fn clean_up(&self, term: &LeaderTerm, retention: Duration, batch: u32) -> Result<Option<u32>, StoreError>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_consumers_name_is_1_to_100_bytes_without_control_characters() {
+        assert_eq!(ConsumerName::try_new("portfolio-minutes"), Ok(ConsumerName::new("portfolio-minutes")));
+        assert!(ConsumerName::try_new("x".repeat(100)).is_ok());
+        assert_eq!(ConsumerName::try_new(""), Err(InvalidConsumerName::Empty));
+        let error = ConsumerName::try_new("x".repeat(101)).expect_err("too long");
+        assert_eq!(error.to_string(), "the consumer's name takes 101 bytes, at most 100 are allowed");
+        assert_eq!(ConsumerName::try_new("ab\n"), Err(InvalidConsumerName::Forbidden { offset: 2 }));
+    }
 }

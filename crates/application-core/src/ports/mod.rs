@@ -1,5 +1,6 @@
 //! Ports: what the core asks of the world, as traits. One file, one port.
 
+mod causes;
 mod clock;
 mod error;
 mod inbox;
@@ -17,9 +18,10 @@ mod readiness;
 mod unit_of_work;
 mod wakeup;
 
+pub use causes::{causes, with_causes};
 pub use clock::Clock;
 pub use error::{BoxError, StoreError};
-pub use inbox::{ConsumerName, FirstSeen, InboxMaintenancePort, InboxPort, ParkingPort};
+pub use inbox::{ConsumerName, FirstSeen, InboxMaintenancePort, InboxPort, InvalidConsumerName, ParkingPort};
 pub use leadership::{LeaderTerm, LeadershipPort};
 pub use message_publish::{Availability, Destination, MessagePublishPort};
 pub use observer::{NoObserver, OutboxObserver, OutboxSignal};

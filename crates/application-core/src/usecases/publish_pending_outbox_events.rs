@@ -26,7 +26,7 @@ use crate::{
     outbox::{Breaker, BreakerState, ClaimRequest, ClaimScope, LaneId, LeaseToken, Run},
     ports::{
         Availability, Clock, Destination, MessagePublishPort, OutboxObserver, OutboxSignal, OutboxStorePort, Random,
-        StoreError,
+        StoreError, with_causes,
     },
 };
 
@@ -159,7 +159,7 @@ impl PublishPendingOutboxEventsUseCase {
                 // Stale: the reaper returned them, which is what was wanted.
                 Ok(settlement) => self.remember_postponed(token, settlement.postponed),
                 Err(error) => {
-                    tracing::warn!(error = &error as &dyn std::error::Error, "lanes stay leased for now");
+                    tracing::warn!(error = with_causes(&error), "lanes stay leased for now");
                     if error.is_transient() {
                         self.remember_postponed(token, lanes);
                     }

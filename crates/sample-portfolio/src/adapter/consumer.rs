@@ -92,6 +92,12 @@ fn decode<E: IntegrationEvent>(message: &InboundMessage) -> Result<E, HandlerErr
         let reason = format!("schema version {met} of {event_type} is newer than {known}");
         return Err(HandlerError::Reject { reason });
     }
+    // Derived code also takes an array, whose items it would assign by their place.
+    if !message.payload.as_str().trim_ascii_start().starts_with('{') {
+        return Err(HandlerError::Reject {
+            reason: format!("the payload is no {event_type} of version {met}: no object"),
+        });
+    }
     serde_json::from_str(message.payload.as_str()).map_err(|error| {
         // The decoder's own words may quote the payload, which must not get into logs.
         let (what, line, column) = (error.classify(), error.line(), error.column());

@@ -3,6 +3,7 @@
 //! Every answer that is no success is a problem document (RFC 9457), also for paths and methods that do not exist here.
 
 mod body;
+mod object;
 mod problem;
 mod request;
 #[cfg(test)]
@@ -27,6 +28,7 @@ use uuid::Uuid;
 
 use self::{
     body::{CompleteBody, CreateBody, MinutesBody, PageBody, ReceiptBody, WorkLogBody},
+    object::Object,
     problem::Problem,
     request::{PageQuery, idempotency_key, target, traceparent},
 };
@@ -87,7 +89,7 @@ pub fn router(use_cases: WorkLogUseCases) -> Router {
 }
 
 type PathOf<T> = Result<Path<T>, PathRejection>;
-type BodyOf<T> = Result<Json<T>, JsonRejection>;
+type BodyOf<T> = Result<Json<Object<T>>, JsonRejection>;
 
 async fn create(
     State(use_cases): State<WorkLogUseCases>,
@@ -97,7 +99,7 @@ async fn create(
 ) -> Result<Response, Problem> {
     let Path(portfolio) = portfolio?;
     let key = idempotency_key(&headers)?;
-    let Json(body) = body?;
+    let Json(Object(body)) = body?;
     let command = body.into_command(PortfolioId::new(portfolio), key, traceparent(&headers))?;
     let CreatedWorkLog { receipt, replayed } = use_cases.create.execute(command).await?;
     let location = format!("/portfolios/{}/work-logs/{}", receipt.portfolio, receipt.id);
@@ -124,7 +126,7 @@ async fn complete(
     body: BodyOf<CompleteBody>,
 ) -> Result<Response, Problem> {
     let target = target(path?, &headers)?;
-    let Json(body) = body?;
+    let Json(Object(body)) = body?;
     let receipt = use_cases.complete.execute(target, body.spent()?).await?;
     Ok(receipt_answer(&receipt).into_response())
 }

@@ -18,11 +18,13 @@ use axum::Router;
 use self::{
     consumer::PortfolioMinutesProjection,
     http::WorkLogUseCases,
-    postgres::{PostgresIdempotencyKeys, PostgresPortfolioMinutes, PostgresWorkLogs},
+    postgres::{
+        PostgresIdempotencyKeyMaintenance, PostgresIdempotencyKeys, PostgresPortfolioMinutes, PostgresWorkLogs, TABLES,
+    },
 };
 use crate::application::{
-    CancelWorkLog, CompleteWorkLog, CreateWorkLog, GetPortfolioMinutes, GetWorkLog, ListWorkLogs, StartWorkLog,
-    WorkLogWriter,
+    CancelWorkLog, CleanUpIdempotencyKeys, CleanUpIdempotencyKeysUseCase, CompleteWorkLog, CreateWorkLog,
+    GetPortfolioMinutes, GetWorkLog, IdempotencyKeyPolicy, ListWorkLogs, StartWorkLog, WorkLogWriter,
 };
 
 /// What the module takes from the process that it is part of.
@@ -35,6 +37,8 @@ pub struct PortfolioParts {
     pub clock: Arc<dyn Clock>,
     /// The random part of identifiers.
     pub random: Arc<dyn Random>,
+    /// How long idempotency keys are remembered.
+    pub idempotency_keys: IdempotencyKeyPolicy,
 }
 
 impl fmt::Debug for PortfolioParts {
@@ -53,6 +57,10 @@ pub struct PortfolioModule {
     pub consumer: ConsumerName,
     /// What is to be called with every message of a work log.
     pub handler: Arc<dyn MessageHandler<PgTransaction>>,
+    /// Forgets old idempotency keys; to be called now and then.
+    pub idempotency_keys: Arc<dyn CleanUpIdempotencyKeysUseCase>,
+    /// The tables that the module needs, for readiness.
+    pub tables: &'static [&'static str],
 }
 
 impl fmt::Debug for PortfolioModule {
@@ -67,8 +75,9 @@ impl fmt::Debug for PortfolioModule {
 /// Puts the module together. Here the transaction's type is named; nothing outside knows it.
 #[must_use]
 pub fn register(parts: PortfolioParts) -> PortfolioModule {
-    let PortfolioParts { transactional, reads, clock, random } = parts;
+    let PortfolioParts { transactional, reads, clock, random, idempotency_keys } = parts;
     let work_logs = Arc::new(PostgresWorkLogs::new(Arc::clone(&reads)));
+    let maintenance = Arc::new(PostgresIdempotencyKeyMaintenance::new(Arc::clone(&reads)));
     let minutes = Arc::new(PostgresPortfolioMinutes::new(reads));
     let keys = Arc::new(PostgresIdempotencyKeys);
     let writer = Arc::new(WorkLogWriter::new(transactional, Arc::<PostgresWorkLogs>::clone(&work_logs), clock, random));
@@ -86,5 +95,7 @@ pub fn register(parts: PortfolioParts) -> PortfolioModule {
         routes: http::router(use_cases),
         consumer: ConsumerName::new("portfolio-minutes"),
         handler: Arc::new(PortfolioMinutesProjection::new(minutes)),
+        idempotency_keys: Arc::new(CleanUpIdempotencyKeys::new(maintenance, idempotency_keys)),
+        tables: TABLES,
     }
 }

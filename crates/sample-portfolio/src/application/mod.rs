@@ -4,6 +4,7 @@
 //! `Tx` is the adapter's transaction: the use cases carry it and never look inside.
 
 mod cancel_work_log;
+mod clean_up_idempotency_keys;
 mod complete_work_log;
 mod create_work_log;
 mod error;
@@ -17,6 +18,7 @@ mod work_log_writer;
 pub(crate) mod testing;
 
 pub use cancel_work_log::{CancelWorkLog, CancelWorkLogUseCase};
+pub use clean_up_idempotency_keys::{CleanUpIdempotencyKeys, CleanUpIdempotencyKeysUseCase, IdempotencyKeyPolicy};
 pub use complete_work_log::{CompleteWorkLog, CompleteWorkLogUseCase};
 pub use create_work_log::{CreateWorkLog, CreateWorkLogCommand, CreateWorkLogUseCase, CreatedWorkLog};
 pub use error::CommandError;
@@ -32,9 +34,9 @@ pub use mocks::*;
 #[cfg(test)]
 mod mocks {
     pub use super::{
-        cancel_work_log::MockCancelWorkLogUseCase, complete_work_log::MockCompleteWorkLogUseCase,
-        create_work_log::MockCreateWorkLogUseCase, get_portfolio_minutes::MockGetPortfolioMinutesUseCase,
-        get_work_log::MockGetWorkLogUseCase, list_work_logs::MockListWorkLogsUseCase,
-        start_work_log::MockStartWorkLogUseCase,
+        cancel_work_log::MockCancelWorkLogUseCase, clean_up_idempotency_keys::MockCleanUpIdempotencyKeysUseCase,
+        complete_work_log::MockCompleteWorkLogUseCase, create_work_log::MockCreateWorkLogUseCase,
+        get_portfolio_minutes::MockGetPortfolioMinutesUseCase, get_work_log::MockGetWorkLogUseCase,
+        list_work_logs::MockListWorkLogsUseCase, start_work_log::MockStartWorkLogUseCase,
     };
 }

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use adapter_persistence_postgres::PgTransaction;
+use application_core::usecases::StopSignal;
 use sample_portfolio::{
     adapter::postgres::PostgresIdempotencyKeys,
     application::{CommandError, CreateWorkLogCommand, CreateWorkLogUseCase},
     domain::{Minutes, PortfolioId, Version, WorkLogId, WorkLogStatus},
     ports::{IdempotencyKey, IdempotencyKeys, KeyUse, KeyedRequest, WorkLogReceipt},
 };
+use sea_orm::ConnectionTrait;
 use time::macros::datetime;
 use tokio::{sync::Barrier, task::JoinSet};
 use uuid::Uuid;
@@ -130,4 +132,55 @@ async fn the_title_is_kept_in_the_work_log_alone() {
     for table in ["work_log_idempotency", "outbox_event", "outbox_lane"] {
         assert_eq!(world.count(&holding(table)).await, 0, "{table}");
     }
+}
+
+/// Makes a key older than the retention of the world.
+fn aged(key: &str) -> String {
+    format!("UPDATE work_log_idempotency SET created_at = now() - interval '25 hours' WHERE key LIKE '{key}'")
+}
+
+#[tokio::test]
+async fn old_keys_are_forgotten_in_batches_and_a_request_under_one_is_carried_out_anew() {
+    let world = World::new("forgotten").await;
+    let (create, module) = (world.create_work_log(world.transactional()), world.module());
+    for key in ["old-1", "old-2", "old-3", "old-4", "young"] {
+        create.execute(command(key, "Paint")).await.expect("created");
+    }
+    world.execute(&aged("old-%")).await;
+    let removed = module.idempotency_keys.execute(&StopSignal::new()).await;
+    assert_eq!(removed.expect("removed"), 4, "in two batches of at most three");
+    assert_eq!(world.written().await, [5, 1, 5], "work logs and events stay");
+    assert!(create.execute(command("young", "Paint")).await.expect("replayed").replayed);
+    assert!(!create.execute(command("old-1", "Paint")).await.expect("created anew").replayed);
+}
+
+#[tokio::test]
+async fn the_removal_of_old_keys_passes_by_what_another_process_removes() {
+    let world = World::new("side_by_side").await;
+    let create = world.create_work_log(world.transactional());
+    for key in ["mine", "others"] {
+        create.execute(command(key, "Paint")).await.expect("created");
+    }
+    world.execute(&aged("%")).await;
+    let other = world.unit_of_work().begin().await.expect("begun");
+    other.orm().execute_unprepared("DELETE FROM work_log_idempotency WHERE key = 'others'").await.expect("removed");
+    let removed = world.module().idempotency_keys.execute(&StopSignal::new()).await;
+    assert_eq!(removed.expect("removed"), 1);
+    drop(other);
+    assert_eq!(world.count("work_log_idempotency WHERE key = 'others'").await, 1, "rolled back");
+}
+
+#[tokio::test]
+async fn the_tables_that_the_module_names_are_those_of_its_migrations() {
+    let world = World::new("tables").await;
+    let module = world.module();
+    for table in module.tables {
+        world.count(table).await;
+    }
+    let others = module.tables.iter().map(|table| format!("'{table}'")).collect::<Vec<_>>().join(", ");
+    let unnamed = format!(
+        "pg_tables WHERE schemaname = 'public' AND tablename NOT LIKE '%schema_history' \
+         AND tablename NOT LIKE 'outbox%' AND tablename NOT IN ({others})"
+    );
+    assert_eq!(world.count(&unnamed).await, 0);
 }

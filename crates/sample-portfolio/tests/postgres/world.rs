@@ -30,7 +30,7 @@ use sample_portfolio::{
         postgres::{PostgresIdempotencyKeys, PostgresPortfolioMinutes, PostgresWorkLogs},
         register,
     },
-    application::{CreateWorkLog, CreateWorkLogCommand, WorkLogWriter},
+    application::{CreateWorkLog, CreateWorkLogCommand, IdempotencyKeyPolicy, WorkLogWriter},
     domain::{Minutes, PortfolioId, Title},
     ports::IdempotencyKey,
 };
@@ -155,6 +155,7 @@ impl World {
             reads: self.unit_of_work(),
             clock: Arc::<TickingClock>::clone(&self.clock),
             random: Arc::<CountingRandom>::clone(&self.random),
+            idempotency_keys: IdempotencyKeyPolicy { retention: Duration::from_hours(24), batch: 3 },
         })
     }
 

@@ -5,7 +5,7 @@ use std::{net::IpAddr, sync::Arc};
 use axum::{
     extract::{Request, State},
     http::{
-        HeaderMap, HeaderValue, StatusCode,
+        HeaderMap, HeaderName, HeaderValue, StatusCode,
         header::{AUTHORIZATION, HOST, ORIGIN, WWW_AUTHENTICATE},
     },
     middleware::Next,
@@ -59,13 +59,19 @@ pub(super) async fn check(State(access): State<Arc<OpsAccess>>, request: Request
 
 /// Takes the same time however many bytes of the token are right; its length is no secret.
 fn carries(headers: &HeaderMap, token: &SecretString) -> bool {
-    let value = headers.get(AUTHORIZATION).map_or(&b""[..], HeaderValue::as_bytes);
+    let value = only(headers, &AUTHORIZATION).map_or(&b""[..], HeaderValue::as_bytes);
     let Some((scheme, given)) = value.split_at_checked(7) else { return false };
     scheme.eq_ignore_ascii_case(b"bearer ") && bool::from(given.ct_eq(token.expose_secret().as_bytes()))
 }
 
+/// A header that came once: what is meant by several cannot be told.
+fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a HeaderValue> {
+    let mut values = headers.get_all(name).iter();
+    values.next().filter(|_| values.next().is_none())
+}
+
 fn is_local(headers: &HeaderMap) -> bool {
-    let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let host = only(headers, &HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     !headers.contains_key(ORIGIN) && is_loopback_name(without_port(host))
 }
 
@@ -83,6 +89,19 @@ fn is_loopback_name(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_header_that_is_repeated_lets_nobody_in() {
+        let mut headers = HeaderMap::from_iter([(HOST, HeaderValue::from_static("localhost"))]);
+        assert!(is_local(&headers));
+        headers.append(HOST, HeaderValue::from_static("evil.example"));
+        assert!(!is_local(&headers));
+        let token = SecretString::from("0123456789abcdef");
+        let mut headers = HeaderMap::from_iter([(AUTHORIZATION, HeaderValue::from_static("Bearer 0123456789abcdef"))]);
+        assert!(carries(&headers, &token));
+        headers.append(AUTHORIZATION, HeaderValue::from_static("Bearer 0123456789abcdef"));
+        assert!(!carries(&headers, &token));
+    }
 
     #[test]
     fn only_names_of_this_machine_are_local() {

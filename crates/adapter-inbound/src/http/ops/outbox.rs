@@ -53,7 +53,7 @@ pub(super) async fn list(
 ) -> Answer<Json<Page<EventView>>> {
     let Query(query) = query.map_err(|error| bad_request(error.body_text()))?;
     let filter = EventFilter {
-        status: optional("status", query.status, |text| text.to_ascii_uppercase().parse::<OutboxEventStatus>())?,
+        status: optional("status", query.status, |text| text.parse::<OutboxEventStatus>())?,
         aggregate_type: optional("aggregateType", query.aggregate_type, AggregateType::try_new)?,
         aggregate_id: optional("aggregateId", query.aggregate_id, AggregateId::try_new)?,
         after: optional("after", query.after, |text| text.parse::<EventId>())?,

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use application_core::ports::StoreError;
+use application_core::ports::{StoreError, with_causes};
 use sqlx::{
     Executor,
     postgres::{PgConnectOptions, PgListener, PgPoolOptions},
@@ -97,7 +97,7 @@ impl<F: Fn() + Send + Sync + 'static> Listener<F> {
                 }
                 Err(error) => error,
             };
-            tracing::warn!(error = &lost as &dyn std::error::Error, "the listener connects again");
+            tracing::warn!(error = with_causes(&lost), "the listener connects again");
             tokio::time::sleep(pause).await;
             pause = pause.saturating_mul(2).min(self.settings.longest_pause);
         }

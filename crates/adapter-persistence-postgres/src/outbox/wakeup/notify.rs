@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use application_core::ports::{StoreError, WakeupPort};
+use application_core::ports::{StoreError, WakeupPort, with_causes};
 use sqlx::{PgConnection, postgres::PgConnectOptions};
 use tokio::{sync::Notify, task::AbortHandle};
 
@@ -93,7 +93,7 @@ impl Sender {
                     tokio::time::sleep(self.settings.notify_interval).await;
                 }
                 Err(error) => {
-                    tracing::warn!(error = &error as &dyn std::error::Error, "other processes could not be woken");
+                    tracing::warn!(error = with_causes(&error), "other processes could not be woken");
                     // They poll meanwhile; the wake-up is still owed.
                     connection = None;
                     self.asked.notify_one();

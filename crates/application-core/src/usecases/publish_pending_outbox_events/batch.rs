@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     outbox::{BreakerState, ConfirmedRun, FailureClass, LeaseToken, OutboxEvent, PublishFailure, Run},
-    ports::{Destination, OutboxSignal},
+    ports::{Destination, OutboxSignal, with_causes},
     usecases::StopSignal,
 };
 
@@ -217,7 +217,7 @@ impl<'a> Batch<'a> {
                 (Duration::ZERO, None)
             }
             Err(error) => {
-                tracing::warn!(error = &error as &dyn std::error::Error, "the lease could not be renewed");
+                tracing::warn!(error = with_causes(&error), "the lease could not be renewed");
                 return Some(lease / 10);
             }
         };

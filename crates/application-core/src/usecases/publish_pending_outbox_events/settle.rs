@@ -8,7 +8,7 @@ use crate::{
         BatchOutcome, BreakerState, ConfirmedRun, DeadHeadPolicy, EventId, EventType, FailedOutcome, FailedRun,
         FailureClass, LaneId, LeaseToken, OutboxEvent, PublishFailure, Settlement, Verdict,
     },
-    ports::{Destination, OutboxSignal, StoreError},
+    ports::{Destination, OutboxSignal, StoreError, with_causes},
 };
 
 /// How a run ended: its confirmed start, and the event that stopped it, if one did.
@@ -205,7 +205,7 @@ impl PublishPendingOutboxEventsUseCase {
             };
             if !error.is_transient() || self.clock.monotonic() + pause >= lease_ends {
                 tracing::error!(
-                    error = &error as &dyn std::error::Error,
+                    error = with_causes(&error),
                     runs = step.runs(),
                     "a settlement could not be written: its events will be published again"
                 );

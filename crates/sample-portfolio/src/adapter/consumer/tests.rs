@@ -130,6 +130,9 @@ async fn an_undecodable_payload_is_rejected_without_being_quoted() {
     assert_eq!(reason, "the payload is no WorkLogCompleted of version 1: Data at 1:30");
     let reason = rejected(&message("WorkLogCompleted", "{\n}")).await;
     assert_eq!(reason, "the payload is no WorkLogCompleted of version 1: Data at 2:1");
+    let in_place = r#" ["0190b2c3-0000-7000-8000-000000000001","0190b2c3-0000-7000-8000-0000000000aa"]"#;
+    let reason = rejected(&message("WorkLogStarted", in_place)).await;
+    assert_eq!(reason, "the payload is no WorkLogStarted of version 1: no object");
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use application_core::ports::StoreError;
+use application_core::ports::{StoreError, with_causes};
 use axum::{
     Json,
     extract::rejection::{JsonRejection, PathRejection, QueryRejection},
@@ -14,6 +14,7 @@ use axum::{
 };
 use serde::Serialize;
 
+use super::MAX_BODY_BYTES;
 use crate::{
     application::{CommandError, InvalidPageSize},
     domain::{InvalidWorkLog, PortfolioId, WorkLogId},
@@ -102,19 +103,25 @@ impl Problem {
         Self::new(StatusCode::BAD_REQUEST, kind, title, detail)
     }
 
+    pub(super) fn key_repeated(times: usize) -> Self {
+        let (kind, title) = ("urn:problem:idempotency-key:invalid", "The idempotency key is not valid");
+        let detail = format!("the header Idempotency-Key came {times} times, 1 is allowed");
+        Self::new(StatusCode::BAD_REQUEST, kind, title, detail)
+    }
+
     pub(super) fn key_invalid(error: &InvalidIdempotencyKey) -> Self {
         let (kind, title) = ("urn:problem:idempotency-key:invalid", "The idempotency key is not valid");
         Self::new(StatusCode::BAD_REQUEST, kind, title, error.to_string())
     }
 
     /// What went wrong on our side is logged here, once, and told to nobody.
-    fn ours(error: &(dyn Error + 'static), transient: bool) -> Self {
+    fn ours(error: &dyn Error, transient: bool) -> Self {
         if transient {
-            tracing::warn!(error, "a request failed for now");
+            tracing::warn!(error = with_causes(error), "a request failed for now");
             let detail = "it may work in a moment; repeat the request, with the same idempotency key if it had one";
             return Self::blank(StatusCode::SERVICE_UNAVAILABLE, detail);
         }
-        tracing::error!(error, "a request failed");
+        tracing::error!(error = with_causes(error), "a request failed");
         Self::blank(StatusCode::INTERNAL_SERVER_ERROR, "the request could not be carried out")
     }
 }
@@ -165,7 +172,16 @@ impl From<QueryRejection> for Problem {
 
 impl From<JsonRejection> for Problem {
     fn from(rejection: JsonRejection) -> Self {
-        Self::blank(rejection.status(), rejection.body_text())
+        let (status, detail) = (rejection.status(), rejection.body_text());
+        match rejection {
+            JsonRejection::JsonDataError(_) => {
+                Self::new(status, "urn:problem:body:invalid", "The body is not what this path takes", detail)
+            }
+            _ if status == StatusCode::PAYLOAD_TOO_LARGE => {
+                Self::blank(status, format!("the body may have {MAX_BODY_BYTES} bytes at most"))
+            }
+            _ => Self::blank(status, detail),
+        }
     }
 }
 

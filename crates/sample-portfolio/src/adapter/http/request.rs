@@ -37,8 +37,13 @@ impl PageQuery {
 
 /// The client's idempotency key, which a creation must have: without it a lost answer would lead to a second work log.
 pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<IdempotencyKey, Problem> {
-    let value = headers.get(IDEMPOTENCY_KEY).ok_or_else(Problem::key_missing)?;
-    IdempotencyKey::try_new(value).map_err(|error| Problem::key_invalid(&error))
+    let mut values = headers.get_all(IDEMPOTENCY_KEY).iter();
+    let value = values.next().ok_or_else(Problem::key_missing)?;
+    // Which of several one is meant cannot be told, and a wrong guess would create a second work log.
+    match values.count() {
+        0 => IdempotencyKey::try_new(value).map_err(|error| Problem::key_invalid(&error)),
+        more => Err(Problem::key_repeated(more + 1)),
+    }
 }
 
 /// The work log of the path, at the version of `If-Match`.
@@ -53,8 +58,10 @@ pub(super) fn target(Path((portfolio, id)): Path<(Uuid, Uuid)>, headers: &Header
 
 /// A tag that is none of ours cannot match: that is a failed precondition, not a malformed request.
 fn expected_version(headers: &HeaderMap) -> Result<Option<Version>, Problem> {
-    let Some(value) = headers.get(IF_MATCH) else { return Ok(None) };
-    let tag = value.to_str().unwrap_or_default().trim();
+    let mut values = headers.get_all(IF_MATCH).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    // Several lines are one list, and a list is more than one tag.
+    let tag = if values.next().is_none() { value.to_str().unwrap_or_default().trim() } else { "" };
     if tag == "*" {
         return Ok(None);
     }
@@ -65,9 +72,11 @@ fn expected_version(headers: &HeaderMap) -> Result<Option<Version>, Problem> {
     }
 }
 
-/// The trace context (W3C Trace Context, version 00); one that is malformed is dropped, as the standard asks.
+/// The trace context (W3C Trace Context, version 00); one that is malformed or repeated is dropped, as the standard asks.
 pub(super) fn traceparent(headers: &HeaderMap) -> Option<String> {
-    let text = headers.get(TRACEPARENT)?.to_str().ok()?;
+    let mut values = headers.get_all(TRACEPARENT).iter();
+    let (Some(value), None) = (values.next(), values.next()) else { return None };
+    let text = value.to_str().ok()?;
     let parts: Vec<&str> = text.split('-').collect();
     let [version, trace, span, flags] = parts.as_slice() else { return None };
     let hex = |part: &str, digits: usize| {
@@ -89,6 +98,12 @@ mod tests {
         HeaderMap::from_iter([(HeaderName::from_static(name), value)])
     }
 
+    fn twice(name: &'static str, value: &str) -> HeaderMap {
+        let mut headers = one(name, value);
+        headers.append(name, HeaderValue::from_str(value).expect("a header value"));
+        headers
+    }
+
     #[test]
     fn a_trace_context_is_taken_as_it_is_and_a_malformed_one_is_dropped() {
         let good = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
@@ -103,6 +118,7 @@ mod tests {
             assert_eq!(traceparent(&one(TRACEPARENT, bad)), None, "{bad}");
         }
         assert_eq!(traceparent(&HeaderMap::new()), None);
+        assert_eq!(traceparent(&twice(TRACEPARENT, good)), None);
     }
 
     #[test]
@@ -113,5 +129,7 @@ mod tests {
         for bad in ["3", "W/\"3\"", "\"x\"", "\"3\", \"4\"", "\"-1\"", "\""] {
             assert!(expected_version(&one("if-match", bad)).is_err(), "{bad}");
         }
+        assert!(expected_version(&twice("if-match", "\"3\"")).is_err());
+        assert!(expected_version(&twice("if-match", "*")).is_err());
     }
 }

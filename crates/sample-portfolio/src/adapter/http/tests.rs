@@ -164,6 +164,12 @@ async fn a_creation_without_a_valid_key_is_refused() {
         let answer = Fakes::default().answer(post(WORK_LOGS, &[("idempotency-key", key)], VALID)).await;
         answer.problem(StatusCode::BAD_REQUEST, "urn:problem:idempotency-key:invalid");
     }
+    for keys in [["first", "second"], ["same", "same"]] {
+        let headers = keys.map(|key| ("idempotency-key", key));
+        let answer = Fakes::default().answer(post(WORK_LOGS, &headers, VALID)).await;
+        let detail = answer.problem(StatusCode::BAD_REQUEST, "urn:problem:idempotency-key:invalid");
+        assert!(detail.contains("2 times"), "{detail}");
+    }
 }
 
 #[tokio::test]
@@ -185,20 +191,40 @@ async fn all_invalid_fields_are_named_at_once_with_bound_and_value() {
 
 #[tokio::test]
 async fn a_body_that_cannot_be_read_is_a_problem_with_the_place() {
-    let cases = [
-        ("{", StatusCode::BAD_REQUEST, "line 1"),
-        ("", StatusCode::BAD_REQUEST, "EOF"),
-        ("\u{0}", StatusCode::BAD_REQUEST, "line 1"),
-        ("[]", StatusCode::UNPROCESSABLE_ENTITY, "line 1"),
-        (r#"{"title":"a"}"#, StatusCode::UNPROCESSABLE_ENTITY, "plannedMinutes"),
-        (r#"{"title":"a","plannedMinutes":1.5}"#, StatusCode::UNPROCESSABLE_ENTITY, "plannedMinutes"),
-        (r#"{"title":"a","plannedMinutes":1e400}"#, StatusCode::BAD_REQUEST, "plannedMinutes"),
-        (r#"{"title":"a","plannedMinutes":1,"owner":"b"}"#, StatusCode::UNPROCESSABLE_ENTITY, "owner"),
+    let unreadable = [
+        ("{", "line 1"),
+        ("", "EOF"),
+        ("\u{0}", "line 1"),
+        (r#"{"title":"a","plannedMinutes":1e400}"#, "plannedMinutes"),
     ];
-    for (body, status, word) in cases {
+    for (body, word) in unreadable {
         let answer = Fakes::default().answer(creation(body)).await;
-        let detail = answer.problem(status, "about:blank");
+        let detail = answer.problem(StatusCode::BAD_REQUEST, "about:blank");
         assert!(detail.contains(word), "{body}: {detail}");
+    }
+    let of_another_form = [
+        (r#"{"title":"a"}"#, "plannedMinutes"),
+        (r#"{"title":"a","plannedMinutes":1.5}"#, "plannedMinutes"),
+        (r#"{"title":"a","plannedMinutes":1,"owner":"b"}"#, "owner"),
+        (r#"{"title":"a","plannedMinutes":1,"title":"b"}"#, "title"),
+        ("null", "a JSON object"),
+        ("30", "a JSON object"),
+        ("[]", "a JSON object"),
+    ];
+    for (body, word) in of_another_form {
+        let answer = Fakes::default().answer(creation(body)).await;
+        let detail = answer.problem(StatusCode::UNPROCESSABLE_ENTITY, "urn:problem:body:invalid");
+        assert!(detail.contains(word), "{body}: {detail}");
+    }
+}
+
+#[tokio::test]
+async fn an_array_is_not_taken_for_the_fields_of_an_object() {
+    let complete = post(&format!("{ONE}/complete"), &[], "[75]");
+    for request in [creation(r#"["Paint the fence",90]"#), complete] {
+        let answer = Fakes::default().answer(request).await;
+        let detail = answer.problem(StatusCode::UNPROCESSABLE_ENTITY, "urn:problem:body:invalid");
+        assert!(detail.contains("expected a JSON object"), "{detail}");
     }
 }
 
@@ -206,7 +232,8 @@ async fn a_body_that_cannot_be_read_is_a_problem_with_the_place() {
 async fn an_oversized_body_and_a_foreign_content_type_are_refused() {
     let title = "x".repeat(super::MAX_BODY_BYTES);
     let answer = Fakes::default().answer(creation(&format!(r#"{{"title":"{title}","plannedMinutes":1}}"#))).await;
-    answer.problem(StatusCode::PAYLOAD_TOO_LARGE, "about:blank");
+    let detail = answer.problem(StatusCode::PAYLOAD_TOO_LARGE, "about:blank");
+    assert!(detail.contains("16384 bytes"), "{detail}");
     let headers = [("idempotency-key", "k"), ("content-type", "text/plain")];
     let answer = Fakes::default().answer(request(&Method::POST, WORK_LOGS, &headers, VALID)).await;
     answer.problem(StatusCode::UNSUPPORTED_MEDIA_TYPE, "about:blank");
@@ -402,7 +429,15 @@ async fn a_page_is_asked_for_by_key_and_size_and_names_the_next() {
 
 #[tokio::test]
 async fn a_query_that_makes_no_sense_is_a_problem() {
-    for query in ["limit=0", "limit=201", "limit=many", "after=7", "offset=3", "limit=1&limit=2"] {
+    for query in [
+        "limit=0",
+        "limit=201",
+        "limit=many",
+        "after=7",
+        "offset=3",
+        "limit=1&limit=2",
+        &format!("after={WORK_LOG}&after={WORK_LOG}"),
+    ] {
         let answer = Fakes::default().answer(get(&format!("{WORK_LOGS}?{query}"))).await;
         answer.problem(StatusCode::BAD_REQUEST, "about:blank");
     }
