@@ -15,5 +15,4 @@
 //! 4. Wire it in `app-bootstrap/src/wiring.rs`.
 
 pub mod amqp;
-mod causes;
 pub mod http;

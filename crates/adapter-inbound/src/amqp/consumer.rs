@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use application_core::ports::{Clock, ParkingPort, Random};
+use application_core::ports::{Clock, ParkingPort, Random, with_causes};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
@@ -17,7 +17,6 @@ use super::{
     store::Store,
     work::Worker,
 };
-use crate::causes::with_causes;
 
 /// What a consumer is made of, besides its settings.
 pub struct ConsumerParts {

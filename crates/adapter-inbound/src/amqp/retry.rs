@@ -15,8 +15,6 @@ use std::error::Error;
 
 use application_core::{ports::StoreError, usecases::HandlerError};
 
-use crate::causes::with_causes;
-
 /// How many failures of the store one message may meet, while the store works for others, before they are charged to it.
 pub const STORE_FAULTS_FORGIVEN: u32 = 9;
 
@@ -84,7 +82,7 @@ impl Tally {
 mod tests {
     use std::time::Duration;
 
-    use application_core::ports::{BoxError, OutboxAppendError};
+    use application_core::ports::{BoxError, OutboxAppendError, with_causes};
 
     use super::*;
 

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use application_core::ports::with_causes;
 use futures_util::StreamExt;
 use lapin::{
     Channel, Connection, Consumer,
@@ -25,7 +26,6 @@ use super::{
     unpark::UnparkRequest,
     work::{Incoming, Worker},
 };
-use crate::causes::with_causes;
 
 /// Why a session ended.
 #[derive(Debug)]

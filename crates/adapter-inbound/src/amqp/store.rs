@@ -8,7 +8,7 @@ use std::sync::{
 use application_core::{
     inbox::{InboundMessage, ParkedAggregate},
     outbox::{AggregateId, AggregateType},
-    ports::{Clock, ConsumerName, ParkingPort, Random, StoreError},
+    ports::{Clock, ConsumerName, ParkingPort, Random, StoreError, with_causes},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -17,7 +17,6 @@ use super::{
     pauses::{Pauses, sleep},
     settings::OutageSettings,
 };
-use crate::causes::with_causes;
 
 /// What a probe of the database found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

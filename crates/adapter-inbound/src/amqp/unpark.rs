@@ -5,7 +5,10 @@
 //! parked messages in order straight from the parking queue and lifts the mark after the last one; nothing can overtake.
 //! If one fails again, it and those behind it stay parked, and so does the mark.
 
-use application_core::outbox::{AggregateId, AggregateType, EventId};
+use application_core::{
+    outbox::{AggregateId, AggregateType, EventId},
+    ports::with_causes,
+};
 use lapin::{
     BasicProperties, Channel,
     message::BasicGetMessage,
@@ -23,7 +26,6 @@ use super::{
     settings::ConsumerSettings,
     work::{Ending, Worker},
 };
-use crate::causes::with_causes;
 
 const UNPARK: &str = "x-unpark";
 const DISCARD: &str = "x-unpark-discard";

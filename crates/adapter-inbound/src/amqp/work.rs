@@ -5,7 +5,7 @@ use std::{panic::AssertUnwindSafe, sync::Arc};
 use application_core::{
     inbox::{InboundMessage, ParkedAggregate},
     outbox::{OutboxBackoffPolicy, storable},
-    ports::{Clock, ConsumerName, Random},
+    ports::{Clock, ConsumerName, Random, with_causes},
     usecases::Handled,
 };
 use futures_util::FutureExt;
@@ -26,7 +26,6 @@ use super::{
     store::{Probe, Store},
     unpark::UnparkRequest,
 };
-use crate::causes::with_causes;
 
 /// What a delivery turned out to be.
 pub(super) enum Incoming {

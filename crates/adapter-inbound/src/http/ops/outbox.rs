@@ -141,7 +141,7 @@ fn problem(error: OperateError) -> ProblemDetails {
         OperateError::Store { source } => {
             let status =
                 if source.is_transient() { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::INTERNAL_SERVER_ERROR };
-            tracing::error!(error = crate::causes::with_causes(&error), "an operator's request failed");
+            tracing::error!(error = application_core::ports::with_causes(&error), "an operator's request failed");
             ProblemDetails::new(status, format!("{error}: {source}"))
         }
     }

@@ -231,7 +231,9 @@ impl PublishPendingOutboxEventsUseCase {
             return;
         }
         if let Step::Fail { deaths, .. } = step {
-            deaths.iter().for_each(|death| self.tell_death(death));
+            for death in deaths {
+                self.tell_death(death);
+            }
         }
         self.observer.observe(&OutboxSignal::Settled {
             events: settlement.events,

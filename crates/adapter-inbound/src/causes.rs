@@ -1,3 +1,0 @@
-//! Errors in full.
-
-pub(crate) use application_core::ports::with_causes;
