@@ -28,9 +28,17 @@ enum Action {
     Append(Vec<usize>),
     Commit(Index),
     RollBack(Index),
-    Claim { relay: usize, max_run: usize },
+    Claim {
+        relay: usize,
+        max_run: usize,
+    },
     /// The relay of one of the last claims has sent `sent` events of each run, and says so: of one of its lanes, or of all.
-    Settle { claim: Index, lane: Option<Index>, sent: usize, how: How },
+    Settle {
+        claim: Index,
+        lane: Option<Index>,
+        sent: usize,
+        how: How,
+    },
     Renew(Index),
     LeaseEnds(Index),
     TimePasses,
@@ -45,7 +53,9 @@ enum Action {
 enum How {
     /// Acknowledges runs that are through, and releases others.
     Acknowledge,
-    Release { later: bool },
+    Release {
+        later: bool,
+    },
     /// Fails the first event that was not sent.
     Fail(FailedOutcome),
     /// Acknowledges the lanes without events, as for postponed ones.
@@ -75,9 +85,9 @@ fn any_action() -> impl Strategy<Value = Action> {
         3 => any::<Index>().prop_map(Action::LeaseEnds),
         2 => Just(Action::TimePasses),
         3 => Just(Action::Reap),
-        2 => any::<Index>().prop_map(Action::Requeue),
-        1 => any::<Index>().prop_map(Action::Discard),
-        1 => any::<Index>().prop_map(Action::Replay),
+        3 => any::<Index>().prop_map(Action::Requeue),
+        2 => any::<Index>().prop_map(Action::Discard),
+        3 => any::<Index>().prop_map(Action::Replay),
         1 => Just(Action::CleanUp),
     ]
 }
@@ -85,12 +95,12 @@ fn any_action() -> impl Strategy<Value = Action> {
 /// Random sequences of steps on a database that `planted` has changed; shrinks to a short one when it fails.
 fn drive(seed: u64, cases: u32, planted: &[(&str, &str, &str)], shrinks: u32) -> Result<(), TestError<Vec<Action>>> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    let postgres = runtime.block_on(bench::database(planted));
     let mut runner = random::runner(seed, cases, shrinks);
     let sequences = (2..6_usize, prop::collection::vec(any_action(), 10..60));
     let outcome = runner.run(&sequences, |(dead_after, actions)| {
         runtime.block_on(async {
-            let mut bench = Bench::fresh(dead_after).await;
-            bench.plant(planted).await;
+            let mut bench = Bench::new(&postgres, dead_after).await;
             for action in &actions {
                 bench.take(action).await.map_err(|what| TestCaseError::fail(format!("{action:?}: {what}")))?;
             }
@@ -136,16 +146,11 @@ fn sql_that_looks_for_a_head_behind_the_run_alone_is_found() {
     assert_found(&[(
         "outbox_free_lanes",
         "(e.lane, e.sequence) <= (w.lane, 9223372036854775807)",
-        "e.sequence <= (SELECT x.claimed_through FROM outbox_lane x WHERE x.lane = w.lane)",
+        "(e.lane, e.sequence) <= (w.lane, (SELECT x.claimed_through FROM outbox_lane x WHERE x.lane = w.lane))",
     )]);
 }
 
 #[test]
 fn sql_that_reopens_an_event_without_lowering_the_floor_is_found() {
     assert_found(&[("outbox_open_lane", "least(l.floor, excluded.floor)", "l.floor")]);
-}
-
-#[test]
-fn sql_whose_reaper_charges_an_attempt_is_found() {
-    assert_found(&[("outbox_kill_expired_heads", "SET status = 'DEAD',", "SET status = 'DEAD', attempts = e.attempts + 1,")]);
 }

@@ -111,7 +111,10 @@ async fn through(format: EnvelopeFormat, read_as: MessageFormat, appended: &BTre
         read.insert(message.id, message.payload.as_str().to_owned());
     }
     for (id, payload) in appended {
-        assert_eq!(read.get(id), Some(payload), "as {format:?}");
+        let is_whole_body = matches!(format, EnvelopeFormat::Raw | EnvelopeFormat::CloudEventsBinary);
+        // White space around a value is part of no value: whoever reads it out of an envelope does not see it.
+        let expected = if is_whole_body { payload } else { payload.trim_matches([' ', '\t', '\r', '\n']) };
+        assert_eq!(read.get(id).map(String::as_str), Some(expected), "as {format:?}");
     }
     rabbit.publisher.close(std::time::Duration::from_secs(10)).await;
 }

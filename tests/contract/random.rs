@@ -9,7 +9,7 @@ use std::{
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 fn setting<T: FromStr>(name: &str) -> Option<T> {
-    env::var(name).ok().and_then(|value| value.parse().ok())
+    env::var_os(name).and_then(|value| value.to_str()?.parse().ok())
 }
 
 /// Another one in each run, unless it is set. It is printed, so that the output of a failed test names it.

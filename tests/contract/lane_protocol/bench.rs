@@ -9,11 +9,12 @@ use application_core::{
         Settlement,
     },
     ports::{
-        LeadershipPort, OutboxAppendPort, OutboxMaintenancePort, OutboxOperationsPort, ReapReport,
-        ReapRequest, StoreError, UnitOfWork,
+        LeadershipPort, OutboxAppendPort, OutboxMaintenancePort, OutboxOperationsPort, ReapReport, ReapRequest,
+        StoreError, UnitOfWork,
     },
 };
 use proptest::sample::Index;
+use sea_orm::ConnectionTrait;
 use system_tests::lane_protocol::{self as model, Due, FailedOutcome, Lease, Outbox, Rules, Stored};
 use test_support::fixtures::{AGGREGATE_TYPE, Events};
 
@@ -58,8 +59,8 @@ struct HeldRun {
     settled: bool,
 }
 
-pub(super) struct Bench {
-    postgres: Postgres,
+pub(super) struct Bench<'a> {
+    postgres: &'a Postgres,
     sql: Sql,
     model: Outbox,
     rules: Rules,
@@ -85,12 +86,25 @@ fn same<T: PartialEq + fmt::Debug>(what: &str, real: &T, expected: &T) -> Result
     if real == expected { Ok(()) } else { Err(format!("{what} is {real:?}, and {expected:?} by the model")) }
 }
 
-impl Bench {
-    pub(super) async fn fresh(dead_after: usize) -> Self {
-        let postgres = Postgres::fresh().await;
+/// A database whose functions are what the migrations made them, but for these texts that are replaced.
+pub(super) async fn database(faults: &[(&str, &str, &str)]) -> Postgres {
+    let postgres = Postgres::fresh().await;
+    let mut sql = postgres.sql().await;
+    // Nobody lets go of a lane while a step waits for it, so half a second would change nothing.
+    sql.execute("ALTER FUNCTION outbox_wait_for_lane(bigint) SET lock_timeout = '5ms'").await;
+    for (function, text, replacement) in faults {
+        let source = sql.one::<String>(&format!("SELECT pg_get_functiondef('{function}'::regproc)")).await;
+        assert!(source.contains(text), "{function} does not contain `{text}`");
+        sql.execute(&source.replace(text, replacement)).await;
+    }
+    postgres
+}
+
+impl<'a> Bench<'a> {
+    /// Both sides empty. A transaction that a failed sequence left open is waited for.
+    pub(super) async fn new(postgres: &'a Postgres, dead_after: usize) -> Self {
         let mut sql = postgres.sql().await;
-        // Nobody lets go of a lane while a step waits for it, so half a second would change nothing.
-        sql.execute("ALTER FUNCTION outbox_wait_for_lane(bigint) SET lock_timeout = '5ms'").await;
+        sql.execute("TRUNCATE outbox_event, outbox_lane, outbox_claim, outbox_due_floor, outbox_leader").await;
         let mut lanes = Vec::new();
         for lane in 0..LANES {
             let (kind, id) = aggregate(lane);
@@ -110,16 +124,6 @@ impl Bench {
             committed: vec![Vec::new(); LANES],
             sent: BTreeSet::new(),
             passed: BTreeSet::new(),
-        }
-    }
-
-    /// Replaces a text in the source of a function.
-    pub(super) async fn plant(&mut self, faults: &[(&str, &str, &str)]) {
-        for (function, text, replacement) in faults {
-            let source = format!("SELECT pg_get_functiondef('{function}'::regproc)");
-            let source = self.sql.one::<String>(&source).await;
-            assert!(source.contains(text), "{function} does not contain `{text}`");
-            self.sql.execute(&source.replace(text, replacement)).await;
         }
     }
 
@@ -206,18 +210,9 @@ impl Bench {
 
     async fn roll_back(&mut self, at: usize) {
         let (transaction, tx) = self.open.remove(at);
-        drop(tx);
+        // Dropping it would do, but some time later.
+        tx.orm().execute_unprepared("ROLLBACK").await.expect("rolled back");
         self.model.roll_back(transaction);
-        // The pool rolls back when it gets the connection, which is later than the drop.
-        let open = format!(
-            "SELECT count(*) = {} FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in%'",
-            self.open.len()
-        );
-        let deadline = std::time::Instant::now() + Duration::from_secs(30);
-        while !self.sql.one::<bool>(&open).await {
-            assert!(std::time::Instant::now() < deadline, "the transaction should be rolled back");
-            tokio::task::yield_now().await;
-        }
     }
 
     async fn claim(&mut self, relay: usize, max_run: usize) -> Result<(), String> {
@@ -230,10 +225,8 @@ impl Bench {
         self.rules.max_run = max_run;
         let expected = self.model.claim(&self.rules, self.held.len());
         let ids = |events: &[usize]| events.iter().map(|event| self.ids[*event]).collect::<Vec<_>>();
-        let mut real: Vec<_> = claimed
-            .iter()
-            .map(|run| (run.lane, run.events.iter().map(|event| event.id).collect::<Vec<_>>()))
-            .collect();
+        let mut real: Vec<_> =
+            claimed.iter().map(|run| (run.lane, run.events.iter().map(|event| event.id).collect::<Vec<_>>())).collect();
         let mut wanted: Vec<_> = expected.iter().map(|(lane, events)| (self.lanes[*lane], ids(events))).collect();
         real.sort();
         wanted.sort();
@@ -286,9 +279,7 @@ impl Bench {
         self.send(claim, &wanted, through)?;
         let is_fail = matches!(how, How::Fail(_));
         let held = &mut self.held[claim];
-        let is_wanted = |run: &&mut HeldRun| {
-            wanted.contains(&run.lane) && (!is_fail || run.sent < run.events.len())
-        };
+        let is_wanted = |run: &&mut HeldRun| wanted.contains(&run.lane) && (!is_fail || run.sent < run.events.len());
         let (mut lanes, mut runs, mut confirmed, mut next) = (vec![], vec![], vec![], vec![]);
         for run in held.runs.iter_mut().filter(is_wanted) {
             run.settled = true;
@@ -401,7 +392,11 @@ impl Bench {
             these.iter().filter(|line| !those.contains(line)).cloned().collect()
         };
         let (more, less) = (only(&real, &expected), only(&expected, &real));
-        if more.is_empty() && less.is_empty() { Ok(()) } else { Err(format!("the database has {more:#?}, the model {less:#?}")) }
+        if more.is_empty() && less.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("the database has {more:#?}, the model {less:#?}"))
+        }
     }
 
     fn expected(&self) -> Vec<String> {

@@ -313,7 +313,8 @@ impl Outbox {
                 Stored::Dead => Due::Never,
                 _ => Due::Later,
             });
-            let sequences = |ids: &[usize]| Some((self.events[*ids.first()?].sequence, self.events[*ids.last()?].sequence));
+            let sequences =
+                |ids: &[usize]| Some((self.events[*ids.first()?].sequence, self.events[*ids.last()?].sequence));
             let (bounds, head) = (sequences(&run), sequences(&found));
             match (&mut self.lanes[lane], head) {
                 (Some(row), Some((head, _))) => {

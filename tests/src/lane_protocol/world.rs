@@ -349,10 +349,8 @@ impl World {
             let token = self.fresh_token();
             let runs = self.outbox.claim(rules, token);
             let known = |(lane, events)| Run { lane, events, confirmed: 0, refused: false, postponed: false };
-            self.relays[relay] = Relay {
-                token: (!runs.is_empty()).then_some(token),
-                runs: runs.into_iter().map(known).collect(),
-            };
+            self.relays[relay] =
+                Relay { token: (!runs.is_empty()).then_some(token), runs: runs.into_iter().map(known).collect() };
             return Ok(());
         };
         let settled = |wanted: fn(&Run) -> bool| -> (Vec<usize>, Vec<usize>) {
@@ -393,15 +391,23 @@ impl World {
             }
             Step::Fail(_) => {
                 let (lanes, confirmed) = settled(|run| run.refused);
-                let failed: Vec<_> = state.runs.iter().filter(|run| run.refused).map(|run| {
-                    let id = run.events[run.confirmed];
-                    let is_last = self.outbox.events[id].attempts + 1 >= scenario.max_attempts;
-                    (id, match rules.skipping.contains(&run.lane) {
-                        _ if !is_last => FailedOutcome::Retry,
-                        true => FailedOutcome::Skip,
-                        false => FailedOutcome::Block,
+                let failed: Vec<_> = state
+                    .runs
+                    .iter()
+                    .filter(|run| run.refused)
+                    .map(|run| {
+                        let id = run.events[run.confirmed];
+                        let is_last = self.outbox.events[id].attempts + 1 >= scenario.max_attempts;
+                        (
+                            id,
+                            match rules.skipping.contains(&run.lane) {
+                                _ if !is_last => FailedOutcome::Retry,
+                                true => FailedOutcome::Skip,
+                                false => FailedOutcome::Block,
+                            },
+                        )
                     })
-                }).collect();
+                    .collect();
                 let answer = self.outbox.fail(rules, token, &lanes, &confirmed, &failed);
                 (lanes, answer)
             }
