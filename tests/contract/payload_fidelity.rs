@@ -51,7 +51,7 @@ fn any_json() -> impl Strategy<Value = String> {
             }),
             any::<char>().prop_filter("no NUL", |c| *c != '\0').prop_map(|c| {
                 let mut units = [0; 2];
-                c.encode_utf16(&mut units).iter().map(|unit| format!("\\u{unit:04X}")).collect()
+                c.encode_utf16(&mut units).iter().map(|unit| format!("\\u{unit:04X}")).collect::<Vec<_>>().concat()
             }),
         ];
         prop::collection::vec(part, 0..8).prop_map(|parts| format!("\"{}\"", parts.concat()))

@@ -13,6 +13,7 @@ fn setting<T: FromStr>(name: &str) -> Option<T> {
 }
 
 /// Another one in each run, unless it is set. It is printed, so that the output of a failed test names it.
+#[expect(clippy::print_stdout, reason = "shown when the test fails")]
 pub(crate) fn seed() -> u64 {
     let seed = setting("RANDOM_TEST_SEED").unwrap_or_else(|| RandomState::new().build_hasher().finish());
     println!("RANDOM_TEST_SEED={seed}");

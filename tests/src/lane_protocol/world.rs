@@ -262,8 +262,12 @@ impl World {
     #[must_use]
     pub fn is_ordinary(&self, step: Step) -> bool {
         match step {
-            Step::RollBack(_) | Step::Refuse(..) | Step::Renew(_) | Step::Crash(_) => false,
-            Step::Requeue(_) | Step::Discard(_) => false,
+            Step::RollBack(_)
+            | Step::Refuse(..)
+            | Step::Renew(_)
+            | Step::Crash(_)
+            | Step::Requeue(_)
+            | Step::Discard(_) => false,
             Step::Release(relay) => self.relays[relay].token.is_none_or(|token| !self.is_alive(token)),
             Step::LeaseEnds(token) => self.relays.iter().all(|relay| relay.token != Some(token)),
             _ => true,
@@ -398,14 +402,9 @@ impl World {
                     .map(|run| {
                         let id = run.events[run.confirmed];
                         let is_last = self.outbox.events[id].attempts + 1 >= scenario.max_attempts;
-                        (
-                            id,
-                            match rules.skipping.contains(&run.lane) {
-                                _ if !is_last => FailedOutcome::Retry,
-                                true => FailedOutcome::Skip,
-                                false => FailedOutcome::Block,
-                            },
-                        )
+                        let last =
+                            if rules.skipping.contains(&run.lane) { FailedOutcome::Skip } else { FailedOutcome::Block };
+                        (id, if is_last { last } else { FailedOutcome::Retry })
                     })
                     .collect();
                 let answer = self.outbox.fail(rules, token, &lanes, &confirmed, &failed);
