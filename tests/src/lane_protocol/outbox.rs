@@ -475,7 +475,9 @@ impl Outbox {
         let is_over = |claim: &&Claim| claim.lease == Lease::RanOut || claim.lease == Lease::Reaped && !forgets;
         for claim in self.claims.iter().filter(is_over).cloned().collect::<Vec<_>>() {
             if claim.lease == Lease::RanOut {
-                self.claims.iter_mut().filter(|row| row.token == claim.token).for_each(|row| row.lease = Lease::Reaped);
+                for row in self.claims.iter_mut().filter(|row| row.token == claim.token) {
+                    row.lease = Lease::Reaped;
+                }
                 report.claims += 1;
             }
             let leases = self.lock_leases(&Rules { flaw: None, ..rules.clone() }, claim.token, &claim.lanes);
@@ -564,7 +566,9 @@ impl Outbox {
 
     /// Every backoff and delay is over.
     pub fn time_passes(&mut self) {
-        self.events.iter_mut().for_each(|event| event.waits = false);
+        for event in &mut self.events {
+            event.waits = false;
+        }
         for lane in self.lanes.iter_mut().flatten().filter(|lane| lane.due == Due::Later) {
             lane.due = Due::Now;
         }

@@ -367,7 +367,9 @@ impl World {
             Step::Refuse(_, lane) => {
                 self.budget.refusals -= 1;
                 let run = self.relays[relay].runs.iter_mut().find(|run| run.lane == lane);
-                run.into_iter().for_each(|run| run.refused = true);
+                if let Some(run) = run {
+                    run.refused = true;
+                }
                 return Ok(());
             }
             Step::Renew(_) => {
@@ -457,7 +459,8 @@ impl World {
                 || self.outbox.claims.iter().any(|claim| claim.token == *token)
                 || self.outbox.lanes.iter().flatten().any(|lane| lane.lease.is_some_and(|(other, ..)| other == *token))
         };
-        (0..).find(|token| !used(token)).unwrap_or_default()
+        let most = self.relays.len() + self.outbox.claims.len() + self.outbox.lanes.len();
+        (0..=most).find(|token| !used(token)).unwrap_or(most)
     }
 
     /// Gives states that differ in the numbers of relays and tokens alone the same form.
@@ -473,8 +476,12 @@ impl World {
             }
         }
         let renamed = |token: usize| order.iter().position(|other| *other == token).unwrap_or(token);
-        self.relays.iter_mut().for_each(|relay| relay.token = relay.token.map(renamed));
-        self.outbox.claims.iter_mut().for_each(|claim| claim.token = renamed(claim.token));
+        for relay in &mut self.relays {
+            relay.token = relay.token.map(renamed);
+        }
+        for claim in &mut self.outbox.claims {
+            claim.token = renamed(claim.token);
+        }
         self.outbox.claims.sort();
         for lane in self.outbox.lanes.iter_mut().flatten() {
             lane.lease = lane.lease.map(|(token, from, through)| (renamed(token), from, through));

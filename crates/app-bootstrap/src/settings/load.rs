@@ -153,7 +153,9 @@ fn unreadable_key(error: &serde_path_to_error::Error<ConfigError>, root: &Map<St
     let mut reason = error.inner().to_string();
     // A secret that stands under the wrong key would otherwise be told: the reader's words quote what they met.
     let mut texts = Vec::new();
-    root.values().for_each(|value| collect_texts(value, &mut texts));
+    for value in root.values() {
+        collect_texts(value, &mut texts);
+    }
     texts.sort_by_key(|text| std::cmp::Reverse(text.len()));
     for text in texts.into_iter().filter(|text| text.len() >= SHORTEST_SECRET) {
         let quoted = format!("{text:?}");
@@ -169,8 +171,16 @@ const SHORTEST_SECRET: usize = 6;
 fn collect_texts<'a>(value: &'a Value, texts: &mut Vec<&'a str>) {
     match &value.kind {
         ValueKind::String(text) => texts.push(text),
-        ValueKind::Table(table) => table.values().for_each(|value| collect_texts(value, texts)),
-        ValueKind::Array(values) => values.iter().for_each(|value| collect_texts(value, texts)),
+        ValueKind::Table(table) => {
+            for value in table.values() {
+                collect_texts(value, texts);
+            }
+        }
+        ValueKind::Array(values) => {
+            for value in values {
+                collect_texts(value, texts);
+            }
+        }
         _ => {}
     }
 }
