@@ -329,12 +329,12 @@ impl<'a> Bench<'a> {
             Err(error) => Err(text(error)),
             Ok(mut real) => {
                 real.postponed.sort();
-                same("the settlement", &real, &self.settlement(expected))
+                same("the settlement", &real, &self.settlement(&expected))
             }
         }
     }
 
-    fn settlement(&self, expected: model::Settlement) -> Settlement {
+    fn settlement(&self, expected: &model::Settlement) -> Settlement {
         let small = |number| u32::try_from(number).expect("small");
         let mut postponed: Vec<_> = expected.postponed.iter().map(|lane| self.lanes[*lane]).collect();
         postponed.sort();
@@ -466,7 +466,7 @@ impl<'a> Bench<'a> {
             let real = self.postgres.store().acknowledge(self.held[all].token, &runs).await.map_err(text)?;
             let events: Vec<usize> = self.held[all].runs.iter().flat_map(|run| run.events.clone()).collect();
             let expected = self.model.release(&self.rules, all, &wanted, &events, Due::Now);
-            same("the settlement", &real, &self.settlement(expected))?;
+            same("the settlement", &real, &self.settlement(&expected))?;
             self.compare().await?;
         }
         let committed = self.committed.iter().flatten();
