@@ -4,6 +4,7 @@
 
 mod claim_work;
 mod documentation;
+mod lane_protocol;
 mod outbox_append_transactional_contract;
 mod outbox_message_publish_adapter;
 mod outbox_publisher_leader_election_contract;
@@ -12,4 +13,6 @@ mod outbox_reaper_wiring;
 mod outbox_row_lifecycle_contract;
 mod outbox_status_registry_contract;
 mod outbox_store_adapter;
+mod payload_fidelity;
 mod postgres;
+mod random;

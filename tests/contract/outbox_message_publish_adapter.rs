@@ -8,6 +8,7 @@ use std::{
 
 use adapter_outbound::{
     DisabledOutboxMessagePublisher, OutboundSettings, OutboxMessagePublishAdapter, StdoutOutboxMessagePublisher,
+    envelope::EnvelopeFormat,
 };
 use app_bootstrap::{outbox_config::OutboxConfig, scheduler::RelayEnd, settings::Settings, wakeup::RelayWakeup};
 use application_core::{
@@ -18,6 +19,7 @@ use application_core::{
 };
 use lapin::{
     Connection, ConnectionProperties,
+    message::Delivery,
     options::{BasicGetOptions, QueueDeclareOptions},
     types::FieldTable,
 };
@@ -51,14 +53,14 @@ impl Lines {
 }
 
 /// A queue of its own, and a publisher that sends into it.
-struct Rabbit {
+pub(crate) struct Rabbit {
     vhost: TestVhost,
     queue: String,
-    publisher: Arc<OutboxMessagePublishAdapter>,
+    pub(crate) publisher: Arc<OutboxMessagePublishAdapter>,
 }
 
 impl Rabbit {
-    async fn start() -> Self {
+    pub(crate) async fn start(format: EnvelopeFormat) -> Self {
         let vhost = servers::shared().vhost("contract").await.expect("a virtual host");
         let queue = vhost.name("events");
         let admin = Connection::connect(vhost.url(), ConnectionProperties::default()).await.expect("connected");
@@ -66,6 +68,7 @@ impl Rabbit {
         let channel = admin.create_channel().await.expect("a channel");
         channel.queue_declare(queue.as_str().into(), options, FieldTable::default()).await.expect("declared");
         let mut set = OutboundSettings::default();
+        set.envelope.format = format;
         set.amqp.url = vhost.url().to_owned().into();
         // Behind the default exchange the routing key is the queue.
         set.route.exchange = String::new();
@@ -75,13 +78,14 @@ impl Rabbit {
         Self { vhost, queue, publisher: Arc::new(publisher) }
     }
 
-    async fn count(&self) -> usize {
+    /// Takes everything out of the queue.
+    pub(crate) async fn messages(&self) -> Vec<Delivery> {
         let admin = Connection::connect(self.vhost.url(), ConnectionProperties::default()).await.expect("connected");
         let channel = admin.create_channel().await.expect("a channel");
-        let mut messages = 0;
+        let mut messages = Vec::new();
         let taken = BasicGetOptions { no_ack: true };
-        while channel.basic_get(self.queue.as_str().into(), taken).await.expect("looked").is_some() {
-            messages += 1;
+        while let Some(message) = channel.basic_get(self.queue.as_str().into(), taken).await.expect("looked") {
+            messages.push(message.delivery);
         }
         messages
     }
@@ -109,11 +113,11 @@ async fn final_state(publisher: Arc<dyn MessagePublishPort>) -> Vec<String> {
 
 #[tokio::test]
 async fn an_event_that_was_confirmed_ends_in_the_same_state_whoever_published_it() {
-    let (lines, rabbit) = (Lines::default(), Rabbit::start().await);
+    let (lines, rabbit) = (Lines::default(), Rabbit::start(EnvelopeFormat::default()).await);
     let by_stdout = final_state(Arc::new(StdoutOutboxMessagePublisher::writing_to(lines.clone()))).await;
     let by_amqp = final_state(Arc::clone(&rabbit.publisher) as _).await;
     assert_eq!(by_amqp, by_stdout);
-    assert_eq!((lines.count(), rabbit.count().await), (12, 12), "each went out, and once");
+    assert_eq!((lines.count(), rabbit.messages().await.len()), (12, 12), "each went out, and once");
     let published = by_amqp.iter().filter(|row| row.contains(r#""status": "PUBLISHED""#)).count();
     assert_eq!(published, 12, "{by_amqp:?}");
     assert!(by_amqp.contains(&"0 lanes".to_owned()) && by_amqp.contains(&"0 claims".to_owned()), "{by_amqp:?}");

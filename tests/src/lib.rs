@@ -1,6 +1,7 @@
 //! What the contract tests, the system tests and the demo share: processes of the binary, load, a tap on the exchange.
 
 pub mod demo;
+pub mod lane_protocol;
 
 mod app_process;
 mod patience;

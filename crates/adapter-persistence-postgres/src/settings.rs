@@ -212,7 +212,8 @@ fn check_url(problems: &mut Vec<SettingProblem>, key: &'static str, secret: &Sec
 #[must_use]
 pub fn masked(secret: &SecretString) -> String {
     match url::Url::parse(secret.expose_secret()) {
-        Ok(url) if url.has_host() => {
+        // An @ in the path: another URL may stand there, with a password of its own.
+        Ok(url) if url.has_host() && !url.path().contains('@') => {
             let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
             format!("{}://***@{}{port}{}", url.scheme(), url.host_str().unwrap_or_default(), url.path())
         }

@@ -3,6 +3,7 @@
 pub mod checker;
 pub mod clock;
 pub mod contracts;
+pub mod corpus;
 pub mod fixtures;
 pub mod in_memory;
 pub mod servers;

@@ -240,6 +240,8 @@ fn time(problems: &mut Vec<SettingProblem>, key: &'static str, value: Duration, 
 /// Everything in the URL but its address is a secret.
 fn redacted<S: Serializer>(url: &SecretString, serializer: S) -> Result<S::Ok, S::Error> {
     let shown = match url.expose_secret().parse::<AMQPUri>() {
+        // An @ in the virtual host: another URL may stand there, with a password of its own.
+        Ok(uri) if uri.vhost.contains('@') => "***".to_owned(),
         Ok(uri) => format!("{}://***@{}:{}/{}", uri.scheme, uri.authority.host, uri.authority.port, uri.vhost),
         Err(_) => "***".to_owned(),
     };

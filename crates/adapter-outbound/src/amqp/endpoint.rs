@@ -174,7 +174,8 @@ impl fmt::Display for Endpoint {
 /// The URL without its password; what is no URL is not shown at all, for nobody knows where a password in it would be.
 pub(super) fn redacted(secret: &SecretString) -> String {
     match Url::parse(secret.expose_secret()) {
-        Ok(mut url) if !url.cannot_be_a_base() => {
+        // An @ in the path: another URL may stand there, with a password of its own.
+        Ok(mut url) if !url.cannot_be_a_base() && !url.path().contains('@') => {
             if url.password().is_some() && url.set_password(Some("***")).is_err() {
                 return "(not shown)".to_owned();
             }

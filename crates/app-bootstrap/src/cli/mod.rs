@@ -6,6 +6,8 @@ mod output;
 mod relay;
 mod serve;
 mod setup;
+#[cfg(test)]
+mod tests;
 mod values;
 
 pub(crate) use setup::{database, expected_versions};

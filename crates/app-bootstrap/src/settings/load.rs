@@ -104,7 +104,7 @@ impl Sources {
             match serde_path_to_error::deserialize::<_, Settings>(Value::new(None, ValueKind::Table(root.clone()))) {
                 Ok(settings) => break settings,
                 Err(error) => {
-                    let problem = unreadable_key(&error);
+                    let problem = unreadable_key(&error, &root);
                     // The key is left out and the rest read again, so that one run shows every problem.
                     let removed = remove(&mut root, &problem.key);
                     problems.push(problem);
@@ -210,8 +210,40 @@ fn without_lines(error: &ConfigError) -> String {
     text.lines().filter(|line| !line.contains('|')).map(str::trim).collect::<Vec<_>>().join(" ")
 }
 
-fn unreadable_key(error: &serde_path_to_error::Error<ConfigError>) -> SettingProblem {
-    SettingProblem::new(error.path().to_string(), "set", format!("it cannot be read: {}", error.inner()))
+fn unreadable_key(error: &serde_path_to_error::Error<ConfigError>, root: &Map<String, Value>) -> SettingProblem {
+    let mut reason = error.inner().to_string();
+    // A secret that stands under the wrong key would otherwise be told: the reader's words quote what they met.
+    let mut texts = Vec::new();
+    for value in root.values() {
+        collect_texts(value, &mut texts);
+    }
+    texts.sort_by_key(|text| std::cmp::Reverse(text.len()));
+    for text in texts.into_iter().filter(|text| text.len() >= SHORTEST_SECRET) {
+        let quoted = format!("{text:?}");
+        let escaped = quoted.get(1..quoted.len() - 1).unwrap_or(text);
+        reason = reason.replace(escaped, "…").replace(text, "…");
+    }
+    SettingProblem::new(error.path().to_string(), "set", format!("it cannot be read: {reason}"))
+}
+
+/// Shorter texts are numbers, times and words of ours, and it helps to see them.
+const SHORTEST_SECRET: usize = 6;
+
+fn collect_texts<'a>(value: &'a Value, texts: &mut Vec<&'a str>) {
+    match &value.kind {
+        ValueKind::String(text) => texts.push(text),
+        ValueKind::Table(table) => {
+            for value in table.values() {
+                collect_texts(value, texts);
+            }
+        }
+        ValueKind::Array(values) => {
+            for value in values {
+                collect_texts(value, texts);
+            }
+        }
+        _ => {}
+    }
 }
 
 /// Takes the value at a dotted path out of the tree; `false`: there is none, so nothing more can be learnt.

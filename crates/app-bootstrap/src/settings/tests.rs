@@ -1,5 +1,7 @@
 //! Layers of settings, their problems, and what is shown of them.
 
+mod any_source;
+
 use std::{collections::BTreeMap, fs, time::Duration};
 
 use secrecy::ExposeSecret;
@@ -187,6 +189,17 @@ fn the_text_of_the_error_lists_the_problems_one_a_line() {
     let text = error.to_string();
     assert!(text.starts_with("2 problems in the settings\n"), "{text}");
     assert!(text.contains("outbox.relay.workers") && text.contains("http.max_connections"), "{text}");
+}
+
+#[test]
+fn a_secret_under_a_key_that_takes_no_such_value_is_not_told() {
+    let secret = "postgres://user:hush \"'\\@db/app";
+    for name in ["APP__CONSUMER__CONCURRENCY", "APP__SERVICE__GRACE", "APP__OUTBOUND__PUBLISHER", "APP__DATABASE"] {
+        let error = load("", &[(name, secret)]).unwrap_err();
+        assert!(!format!("{error} {error:?}").contains("hush"), "{name}: {error:?}");
+    }
+    let error = load("[outbox]\nrelay = \"hush-0123456789\"\n", &[]).unwrap_err();
+    assert!(!format!("{error} {error:?}").contains("hush"), "{error:?}");
 }
 
 #[test]

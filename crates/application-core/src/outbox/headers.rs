@@ -92,3 +92,28 @@ impl fmt::Debug for EventHeaders {
         f.debug_set().entries(self.0.keys()).finish()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(100))]
+
+        #[test]
+        fn any_headers_are_taken_within_their_budget_or_refused_in_few_words(
+            headers in prop::collection::btree_map(any::<String>(), prop_oneof![any::<String>(), "[\"\\\\a]{0,3000}"], 0..12)
+        ) {
+            match EventHeaders::try_new(headers.clone()) {
+                Ok(taken) => {
+                    prop_assert!(serde_json::to_string(&taken).expect("JSON").len() <= MAX_HEADERS_BYTES);
+                    prop_assert!(taken.schema_version() > 0);
+                    prop_assert_eq!(taken, EventHeaders::from_stored(headers));
+                }
+                Err(error) => prop_assert!(error.to_string().len() < 200, "{error}"),
+            }
+        }
+    }
+}

@@ -1,8 +1,11 @@
 //! Decode tests: every form, every fallback, and whatever else may come.
 
+use std::sync::LazyLock;
+
 use application_core::outbox::{EventField, InvalidEvent};
 use lapin::types::{AMQPValue, FieldArray, FieldTable, ShortString};
 use proptest::prelude::*;
+use test_support::corpus;
 use time::macros::datetime;
 
 use super::*;
@@ -346,6 +349,27 @@ fn any_format() -> impl Strategy<Value = MessageFormat> {
     ])
 }
 
+static KNOWN: LazyLock<Vec<Vec<u8>>> =
+    LazyLock::new(|| corpus::read(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/corpus/messages")));
+
+/// Whatever is let through keeps the bounds of an event; whatever is refused is refused in few words.
+fn taken_or_refused(format: MessageFormat, properties: &BasicProperties, body: &[u8]) -> Result<(), TestCaseError> {
+    match decode(format, BOUND, properties, body) {
+        Ok(message) => {
+            prop_assert!(AggregateType::try_new(message.aggregate_type.as_str()).is_ok());
+            prop_assert!(AggregateId::try_new(message.aggregate_id.as_str()).is_ok());
+            prop_assert!(EventType::try_new(message.event_type.as_str()).is_ok());
+            prop_assert!(Payload::try_new(message.payload.as_str()).is_ok());
+            prop_assert!(message.schema_version > 0);
+            prop_assert!(!message.idempotency_key.is_empty());
+            let headers = message.headers.iter().map(|(n, v)| (n.to_owned(), v.to_owned())).collect();
+            prop_assert!(application_core::outbox::EventHeaders::try_new(headers).is_ok());
+        }
+        Err(error) => prop_assert!(error.to_string().len() < 500, "{error}"),
+    }
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
@@ -353,20 +377,15 @@ proptest! {
     fn any_message_decodes_or_is_refused_with_a_typed_error(
         format in any_format(), properties in any_properties(), body in any_body()
     ) {
-        match decode(format, BOUND, &properties, &body) {
-            // Whatever is let through keeps the bounds of an event.
-            Ok(message) => {
-                prop_assert!(AggregateType::try_new(message.aggregate_type.as_str()).is_ok());
-                prop_assert!(AggregateId::try_new(message.aggregate_id.as_str()).is_ok());
-                prop_assert!(EventType::try_new(message.event_type.as_str()).is_ok());
-                prop_assert!(Payload::try_new(message.payload.as_str()).is_ok());
-                prop_assert!(message.schema_version > 0);
-                prop_assert!(!message.idempotency_key.is_empty());
-                let headers = message.headers.iter().map(|(n, v)| (n.to_owned(), v.to_owned())).collect();
-                prop_assert!(application_core::outbox::EventHeaders::try_new(headers).is_ok());
-            }
-            Err(error) => prop_assert!(error.to_string().len() < 500, "{error}"),
-        }
+        taken_or_refused(format, &properties, &body)?;
+    }
+
+    #[test]
+    fn any_edit_of_a_known_message_decodes_or_is_refused_with_a_typed_error(
+        format in any_format(), properties in any_properties(), begin in any::<usize>(),
+        edits in proptest::collection::vec(any::<corpus::Edit>(), 0..6)
+    ) {
+        taken_or_refused(format, &properties, &corpus::edited(&KNOWN, begin, &edits))?;
     }
 
     #[test]

@@ -8,6 +8,8 @@ use application_core::{
     ports::{ConsumerName, FirstSeen, MockInboxPort, MockOutboxAppendPort, MockWakeupPort, StoreError},
     usecases::{HandleMessageOnce, Handled, HandlerError, Transactional},
 };
+use proptest::prelude::*;
+use test_support::corpus;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -141,4 +143,26 @@ async fn a_failing_store_asks_for_another_try() {
     minutes.expect_add().times(1).return_once(|(), _, _| Err(StoreError::Unavailable { source: "gone".into() }));
     let outcome = handle(minutes, &completed(), FirstSeen::Yes, false).await;
     assert!(matches!(outcome, Err(HandlerError::Retry { .. })), "{outcome:?}");
+}
+
+proptest! {
+    #[test]
+    fn any_payload_under_any_type_is_counted_passed_over_or_rejected_in_few_words(
+        event_type in prop_oneof![
+            prop::sample::select(vec!["WorkLogReserved", "WorkLogStarted", "WorkLogCompleted", "WorkLogCancelled"])
+                .prop_map(ToOwned::to_owned),
+            "\\PC{0,20}",
+        ],
+        schema_version in any::<u32>(), begin in any::<usize>(), edits in prop::collection::vec(any::<corpus::Edit>(), 0..5),
+    ) {
+        let known = corpus::read(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden"));
+        let bytes = corpus::edited(&known, begin, &edits);
+        let payload = String::from_utf8_lossy(&bytes);
+        let message = InboundMessage { schema_version: schema_version % 3, ..message(&event_type, &payload) };
+        match interpret(&message) {
+            Ok(_) => {}
+            Err(HandlerError::Reject { reason }) => prop_assert!(reason.len() < 200, "{reason}"),
+            Err(other) => prop_assert!(false, "{other:?}"),
+        }
+    }
 }

@@ -1,5 +1,7 @@
 //! The routes over fake driving ports: what reaches a use case, and what each outcome looks like to a client.
 
+mod any_request;
+
 use std::sync::Arc;
 
 use application_core::ports::StoreError;
