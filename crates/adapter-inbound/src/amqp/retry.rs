@@ -13,7 +13,10 @@
 
 use std::error::Error;
 
-use application_core::{ports::StoreError, usecases::HandlerError};
+use application_core::{
+    ports::{StoreError, with_causes},
+    usecases::HandlerError,
+};
 
 /// How many failures of the store one message may meet, while the store works for others, before they are charged to it.
 pub const STORE_FAULTS_FORGIVEN: u32 = 9;
@@ -82,7 +85,7 @@ impl Tally {
 mod tests {
     use std::time::Duration;
 
-    use application_core::ports::{BoxError, OutboxAppendError, with_causes};
+    use application_core::ports::{BoxError, OutboxAppendError};
 
     use super::*;
 

@@ -68,7 +68,7 @@ async fn commits_that_come_late_in_any_order_skip_no_event_and_reorder_none() {
                 let batch = [event(&format!("own{n}")), event(&format!("shared{}", (n + round) % 4))];
                 repository.append(&mut tx, &batch).await.expect("appended");
                 tx.orm().execute_unprepared("SELECT pg_sleep(random() * 0.02)").await.expect("delayed");
-                if (n + round) % 10 == 0 {
+                if (n + round).is_multiple_of(10) {
                     drop(tx);
                 } else {
                     work.commit(tx).await.expect("committed");

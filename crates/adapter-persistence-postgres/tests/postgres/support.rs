@@ -40,17 +40,13 @@ pub(crate) fn settings_for(url: &str) -> DatabaseSettings {
     settings.pool.acquire_timeout = Duration::from_secs(20);
     settings.statement_timeout = Duration::from_secs(10);
     "adapter test".clone_into(&mut settings.application_name);
-    if let Some(pooler) = pooler() {
+    // The whole suite goes through a pooler if `test-servers run --pgbouncer` put one before the server (case P46).
+    if let Some(pooler) = test_support::servers::env::pgbouncer_url() {
         settings.direct_url = Some(settings.url);
         settings.url = through(&pooler, url).into();
         settings.pgbouncer = true;
     }
     settings
-}
-
-/// The pooler that the whole suite goes through, if `test-servers run --pgbouncer` put one before the server (case P46).
-fn pooler() -> Option<String> {
-    std::env::var(test_support::servers::env::PGBOUNCER_URL).ok().filter(|url| !url.is_empty())
 }
 
 fn through(pooler: &str, url: &str) -> String {

@@ -7,13 +7,19 @@ pub const FORCED_WAY: &str = "TEST_SERVERS";
 /// Path of the file that says how to control the servers which the URLs name.
 pub const CONTROL: &str = "TEST_SERVERS_CONTROL";
 /// The pooler before PostgreSQL, set by `test-servers run --pgbouncer`.
-pub const PGBOUNCER_URL: &str = "PGBOUNCER_URL";
+pub(crate) const PGBOUNCER_URL: &str = "PGBOUNCER_URL";
 /// Keeps the databases of tests when it is set.
 pub const KEEP_DB: &str = "KEEP_DB";
 
 /// The variable's text; `None` if it is unset, empty or not UTF-8.
 pub(crate) fn text(name: &str) -> Option<String> {
     std::env::var_os(name).and_then(|value| value.into_string().ok()).filter(|value| !value.is_empty())
+}
+
+/// The pooler that a surrounding `test-servers run --pgbouncer` put before PostgreSQL.
+#[must_use]
+pub fn pgbouncer_url() -> Option<String> {
+    text(PGBOUNCER_URL)
 }
 
 pub(crate) fn is_set(name: &str) -> bool {

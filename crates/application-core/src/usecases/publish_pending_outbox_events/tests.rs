@@ -764,8 +764,7 @@ mod settling {
         let broker = Arc::new(Broker::default()).refuse(&last.events[0], FailureClass::Rejected);
         let relay = observed_relay(store, broker, policy(), TestClock::new(), Arc::new(observer));
         let _answered_or_refused = relay.run_once(&StopSignal::new()).await;
-        let told = *told.lock().unwrap();
-        told
+        *told.lock().unwrap()
     }
 
     #[tokio::test(start_paused = true)]
