@@ -1,6 +1,9 @@
 //! A tap on the exchange: sees every message that the relays publish.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Instant,
+};
 
 use futures_util::StreamExt;
 use lapin::{
@@ -25,6 +28,10 @@ pub struct Seen {
     pub aggregate: String,
     /// The place in the aggregate's order.
     pub sequence: i64,
+    /// When it arrived.
+    pub at: Instant,
+    /// Whether the broker says that it may have delivered this message before.
+    pub redelivered: bool,
 }
 
 /// A durable queue of its own on the exchange, read by a task that connects anew when it must.
@@ -118,5 +125,7 @@ fn seen(delivery: &Delivery) -> Option<Seen> {
         event_type: properties.kind().as_ref().map(ToString::to_string).unwrap_or_default(),
         aggregate: format!("{}/{}", text("x-aggregate-type")?, text("x-aggregate-id")?),
         sequence: text("x-sequence")?.parse().ok()?,
+        at: Instant::now(),
+        redelivered: delivery.redelivered,
     })
 }
