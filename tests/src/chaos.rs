@@ -14,6 +14,7 @@ mod options;
 mod plan;
 mod proxy;
 mod report;
+mod soak;
 mod stage;
 mod timer;
 mod topology;
@@ -27,19 +28,18 @@ use std::{
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::{
-    appenders::Appenders,
+    appenders::{Appenders, EVENTS},
     error::ChaosError,
-    fault::Group,
     options::{Options, USAGE},
-    plan::Plan,
+    plan::{Plan, Strike},
     report::{Round, Summary, say},
     stage::{BrokerUse, Stage},
     verdict::{Window, Windows},
 };
 
-/// Clients side by side, and their pause between two work logs.
-const CLIENTS: usize = 4;
-const PAUSE: Duration = Duration::from_millis(50);
+/// Clients side by side, and how often each begins a work log.
+const CLIENTS: u32 = 4;
+const EVERY: Duration = Duration::from_millis(80);
 /// Deliveries before the faults begin.
 const UNDISTURBED: usize = 20;
 /// The exit code for a wrong command line.
@@ -83,7 +83,7 @@ async fn asked_to_stop() -> Result<(), ChaosError> {
 }
 
 async fn run(options: &Options) -> Result<bool, ChaosError> {
-    let summary = Box::pin(rounds(options)).await?;
+    let summary = if options.soak { Box::pin(soak::soak(options)).await? } else { Box::pin(rounds(options)).await? };
     report::print(&summary);
     if let Some(file) = &options.json {
         std::fs::write(file, serde_json::to_vec_pretty(&summary)?)?;
@@ -119,14 +119,14 @@ async fn rounds(options: &Options) -> Result<Summary, ChaosError> {
         say(&round.to_string());
         summary.add(&plan, round);
     }
-    summary.end(begun.elapsed(), run.stage.mid_flight());
+    summary.end(begun.elapsed(), run.stage.kills.counts());
     Ok(summary)
 }
 
 impl Run {
     /// Lets every process publish once and takes the measure of connections.
     async fn warm_up(stage: Stage, plant: bool) -> Result<Self, ChaosError> {
-        let appenders = Appenders::start(&stage.fleet.clients, "warm-up", CLIENTS, PAUSE);
+        let appenders = Appenders::start(&stage.fleet.clients, "warm-up", CLIENTS, EVERY);
         stage.fleet.until_all_have_published().await?;
         let answered = appenders.finish().await?;
         let baseline = stage.broker_use().await?;
@@ -143,7 +143,7 @@ impl Run {
         }
         round.violations.extend(verdict::until_at_rest(&self.stage, self.answered, self.baseline).await);
         match verdict::check(&self.stage, &self.windows, std::mem::take(&mut self.plant)).await {
-            Ok(delivery) => round.judge(delivery),
+            Ok(delivery) => round.judge(delivery, self.answered * i64::from(EVENTS)),
             Err(error) => round.violations.push(format!("nothing could be checked: {}", error.chain())),
         }
         round.memory = self.stage.fleet.memory().await.into_iter().collect();
@@ -154,28 +154,28 @@ impl Run {
     /// Appends, lets the faults happen, and waits until all clients were answered and all processes are ready.
     async fn disturb(&mut self, plan: &Plan) -> Result<(), ChaosError> {
         let label = format!("round-{}", plan.round);
-        let appenders = Appenders::start(&self.stage.fleet.clients, &label, CLIENTS, PAUSE);
+        let appenders = Appenders::start(&self.stage.fleet.clients, &label, CLIENTS, EVERY);
         self.stage.until_delivered_more(UNDISTURBED).await?;
-        let begun = Instant::now();
-        let windows = tokio::try_join!(
-            Box::pin(strike(&self.stage, plan, Group::Processes, begun)),
-            Box::pin(strike(&self.stage, plan, Group::Postgres, begun)),
-            Box::pin(strike(&self.stage, plan, Group::RabbitMq, begun)),
-            Box::pin(strike(&self.stage, plan, Group::Network, begun)),
-        )?;
-        let mut windows = [windows.0, windows.1, windows.2, windows.3].concat();
-        windows.sort_by_key(|window| window.begun);
-        self.windows.0.extend(windows);
+        self.windows.0.extend(strike(&self.stage, plan).await?);
         self.stage.fleet.until_ready().await?;
         self.answered += appenders.finish().await?;
         Ok(())
     }
 }
 
-/// Lets the faults of one group happen, one after the other.
-async fn strike(stage: &Stage, plan: &Plan, group: Group, begun: Instant) -> Result<Vec<Window>, ChaosError> {
+/// Lets the faults of a plan happen; returns when they were.
+async fn strike(stage: &Stage, plan: &Plan) -> Result<Vec<Window>, ChaosError> {
+    let begun = Instant::now();
+    let targets = plan.by_target();
+    let all = targets.iter().map(|strikes| Box::pin(strike_one_target(stage, strikes, begun)));
+    let mut windows = futures_util::future::try_join_all(all).await?.concat();
+    windows.sort_by_key(|window| window.begun);
+    Ok(windows)
+}
+
+async fn strike_one_target(stage: &Stage, strikes: &[Strike], begun: Instant) -> Result<Vec<Window>, ChaosError> {
     let mut windows = Vec::new();
-    for strike in plan.of(group) {
+    for strike in strikes {
         timer::lasting(strike.at.saturating_sub(begun.elapsed())).await;
         let begun = Instant::now();
         strike.fault.happen(stage).await?;

@@ -5,7 +5,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use tokio::task::JoinSet;
@@ -15,7 +15,7 @@ use super::{error::ChaosError, timer::lasting};
 use crate::work_load::{LoadError, WorkLoad};
 
 /// Events of one work log that is walked to its end.
-pub(crate) const EVENTS: i64 = 3;
+pub(crate) const EVENTS: u16 = 3;
 /// The portfolios that work logs are spread over.
 const PORTFOLIOS: u64 = 8;
 
@@ -27,8 +27,9 @@ pub(crate) struct Appenders {
 }
 
 impl Appenders {
-    /// `count` clients that each wait for `pause` between two work logs. `label` tells their keys from others.
-    pub(crate) fn start(clients: &WorkLoad, label: &str, count: usize, pause: Duration) -> Self {
+    /// `count` clients that each begin a work log `every` so often, or at once if the one before took longer. `label`
+    /// tells their keys from others.
+    pub(crate) fn start(clients: &WorkLoad, label: &str, count: u32, every: Duration) -> Self {
         let (stop, created) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let mut tasks = JoinSet::new();
         for _ in 0..count {
@@ -37,12 +38,13 @@ impl Appenders {
             tasks.spawn(async move {
                 let mut completed = 0;
                 while !stop.load(Ordering::Relaxed) {
+                    let begun = Instant::now();
                     let number = created.fetch_add(1, Ordering::Relaxed);
                     let portfolio =
                         Uuid::from_u128(0x6f2a_0c1d_5b7e_4d3f_9a8b_0000_0000_0000 + u128::from(number % PORTFOLIOS));
                     clients.complete_one(portfolio, &format!("{label}-{number}"), 15).await?;
                     completed += 1;
-                    lasting(pause).await;
+                    lasting(every.saturating_sub(begun.elapsed())).await;
                 }
                 Ok(completed)
             });

@@ -18,10 +18,11 @@ pub(crate) use self::{
 };
 use super::{error::ChaosError, stage::Stage};
 
-/// The groups. Faults of one group come one after the other, those of different groups at the same time.
+/// What a fault is done to. Faults of one target come one after the other, those of different targets at the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Group {
-    Processes,
+pub(crate) enum Target {
+    Process(&'static str),
+    Leader,
     Postgres,
     RabbitMq,
     Network,
@@ -37,12 +38,12 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    pub(crate) const fn group(&self) -> Group {
+    pub(crate) const fn target(&self) -> Target {
         match self {
-            Self::Process(_) => Group::Processes,
-            Self::Postgres(_) => Group::Postgres,
-            Self::RabbitMq(_) => Group::RabbitMq,
-            Self::Network(_) => Group::Network,
+            Self::Process(fault) => fault.target(),
+            Self::Postgres(_) => Target::Postgres,
+            Self::RabbitMq(_) => Target::RabbitMq,
+            Self::Network(_) => Target::Network,
         }
     }
 

@@ -11,7 +11,7 @@ use rustix::process::Signal;
 use tokio::sync::Mutex;
 
 use super::{error::ChaosError, proxy::Proxy};
-use crate::{AppEnvironment, AppProcess, ProcessError, eventually, pause, work_load::WorkLoad};
+use crate::{AppEnvironment, AppProcess, eventually, pause, work_load::WorkLoad};
 
 /// Two services, which append, relay and consume, and two relays.
 pub(crate) const NAMES: [&str; 4] = ["service-1", "service-2", "relay-1", "relay-2"];
@@ -149,25 +149,34 @@ impl Member {
         Some(lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum())
     }
 
+    /// A process that is down hears nothing.
     pub(crate) async fn signal(&self, signal: Signal) -> Result<(), ChaosError> {
         match self.process.lock().await.as_ref() {
             Some(process) => Ok(process.signal(signal)?),
-            None => Err(ChaosError::NoProcess(self.name)),
+            None => Ok(()),
         }
     }
 
-    pub(crate) async fn kill(&self) -> Result<(), ChaosError> {
+    /// False if it was down already.
+    pub(crate) async fn kill(&self) -> Result<bool, ChaosError> {
         match self.process.lock().await.take() {
-            Some(mut process) => Ok(process.kill().await?),
-            None => Err(ChaosError::NoProcess(self.name)),
+            Some(mut process) => {
+                process.kill().await?;
+                Ok(true)
+            }
+            None => Ok(false),
         }
     }
 
-    pub(crate) async fn terminate(&self, within: Duration) -> Result<ExitStatus, ChaosError> {
-        let mut process = self.process.lock().await.take().ok_or(ChaosError::NoProcess(self.name))?;
-        process.signal(Signal::TERM)?;
-        let ended: Result<_, ProcessError> = process.ended(within).await;
-        Ok(ended?)
+    /// How it ended; nothing if it was down already.
+    pub(crate) async fn terminate(&self, within: Duration) -> Result<Option<ExitStatus>, ChaosError> {
+        match self.process.lock().await.take() {
+            Some(mut process) => {
+                process.signal(Signal::TERM)?;
+                Ok(Some(process.ended(within).await?))
+            }
+            None => Ok(None),
+        }
     }
 }
 

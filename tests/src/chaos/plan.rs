@@ -4,10 +4,10 @@ use std::{fmt, time::Duration};
 
 use super::{
     dice::Dice,
-    fault::{Fault, Group, NetworkFault, PostgresFault, ProcessFault, RabbitMqFault},
+    fault::{Fault, NetworkFault, PostgresFault, ProcessFault, RabbitMqFault, Target},
 };
 
-/// A fault and when it begins, counted from the beginning of the faults. One of the same group that lasts delays it.
+/// A fault and when it begins, counted from the beginning of the faults. One to the same target that lasts delays it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Strike {
     pub(crate) at: Duration,
@@ -27,13 +27,13 @@ impl Plan {
     pub(crate) fn draw(seed: u64, round: u32) -> Self {
         let mut dice = Dice::new(seed, round);
         let mut strikes = Vec::new();
-        for _ in 0..dice.within(3..7) {
+        for _ in 0..dice.within(5..10) {
             strikes.push(Strike { at: dice.millis(0..8_000), fault: Fault::Process(ProcessFault::draw(&mut dice)) });
         }
-        if dice.within(0..2) == 0 {
+        if dice.within(0..3) > 0 {
             strikes.push(Strike { at: dice.millis(0..6_000), fault: Fault::Postgres(PostgresFault::draw(&mut dice)) });
         }
-        if dice.within(0..2) == 0 {
+        if dice.within(0..3) > 0 {
             strikes.push(Strike { at: dice.millis(0..6_000), fault: Fault::RabbitMq(RabbitMqFault::draw(&mut dice)) });
         }
         for _ in 0..dice.within(0..3) {
@@ -43,17 +43,26 @@ impl Plan {
         Self { seed, round, strikes }
     }
 
-    pub(crate) fn of(&self, group: Group) -> impl Iterator<Item = Strike> {
-        self.strikes.iter().filter(move |strike| strike.fault.group() == group).copied()
+    /// The strikes of each target, in order.
+    pub(crate) fn by_target(&self) -> Vec<Vec<Strike>> {
+        let mut targets: Vec<(Target, Vec<Strike>)> = Vec::new();
+        for strike in &self.strikes {
+            match targets.iter_mut().find(|(target, _)| *target == strike.fault.target()) {
+                Some((_, strikes)) => strikes.push(*strike),
+                None => targets.push((strike.fault.target(), vec![*strike])),
+            }
+        }
+        targets.into_iter().map(|(_, strikes)| strikes).collect()
+    }
+
+    /// The same with its first strikes alone.
+    pub(crate) fn first(mut self, strikes: usize) -> Self {
+        self.strikes.truncate(strikes);
+        self
     }
 
     pub(crate) fn faults(&self) -> impl Iterator<Item = Fault> {
         self.strikes.iter().map(|strike| strike.fault)
-    }
-
-    /// How many processes are killed.
-    pub(crate) fn kills(&self) -> usize {
-        self.faults().filter(|fault| matches!(fault, Fault::Process(fault) if fault.kills())).count()
     }
 }
 
@@ -71,7 +80,7 @@ impl fmt::Display for Plan {
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::Plan;
+    use super::{Fault, Plan};
 
     #[test]
     fn a_seed_repeats_its_plans_and_a_round_does_not_depend_on_those_before() {
@@ -84,7 +93,9 @@ mod tests {
     fn a_long_run_draws_every_kind_of_fault_and_hundreds_of_kills() {
         let plans: Vec<_> = (1..=80).map(|round| Plan::draw(42, round)).collect();
         let kinds: BTreeSet<_> = plans.iter().flat_map(Plan::faults).map(|fault| fault.kind()).collect();
+        let kill = |fault: &Fault| matches!(fault, Fault::Process(fault) if fault.kills());
+        let kills = plans.iter().flat_map(Plan::faults).filter(kill).count();
         assert_eq!(kinds.len(), 20, "{kinds:?}");
-        assert!(plans.iter().map(Plan::kills).sum::<usize>() > 200);
+        assert!(kills > 200);
     }
 }

@@ -10,7 +10,12 @@ use std::{
 use serde::Serialize;
 use test_support::checker::DeliveryReport;
 
-use super::{error::ChaosError, plan::Plan, verdict};
+use super::{
+    error::ChaosError,
+    plan::Plan,
+    soak::{self, Sample, Trend},
+    verdict,
+};
 
 const BEGIN: &str = "<!-- chaos: begin -->";
 const END: &str = "<!-- chaos: end -->";
@@ -18,10 +23,9 @@ const END: &str = "<!-- chaos: end -->";
 /// One round.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(crate) struct Round {
-    pub(crate) round: u32,
+    pub(crate) number: u32,
     pub(crate) plan: String,
     pub(crate) seconds: u64,
-    pub(crate) kills: usize,
     pub(crate) violations: Vec<String>,
     /// KiB of each process at the end.
     pub(crate) memory: BTreeMap<&'static str, u64>,
@@ -34,25 +38,30 @@ pub(crate) struct Round {
 pub(crate) struct Summary {
     seed: u64,
     seconds: u64,
-    kills: usize,
+    kills: u64,
     /// Of these, while the process held a lease.
     kills_in_mid_flight: u64,
     faults: BTreeMap<&'static str, u64>,
     violations: Vec<String>,
     rounds: Vec<Round>,
+    /// Events a second that a soak appends.
+    steady_load: Option<f64>,
+    samples: Vec<Sample>,
 }
 
 impl Round {
     pub(crate) fn of(plan: &Plan) -> Self {
-        Self { round: plan.round, plan: plan.to_string(), kills: plan.kills(), ..Self::default() }
+        Self { number: plan.round, plan: plan.to_string(), ..Self::default() }
     }
 
-    pub(crate) fn judge(&mut self, delivery: DeliveryReport) {
+    /// `answered` is the number of events whose commands were answered.
+    pub(crate) fn judge(&mut self, delivery: DeliveryReport, answered: i64) {
         if !delivery.is_clean() {
             self.violations.push(format!("deliveries are not as they must be\n{delivery}"));
         }
-        if delivery.committed == 0 {
-            self.violations.push("nothing was committed: nothing was checked".to_owned());
+        if delivery.committed == 0 || u64::try_from(answered) != Ok(delivery.committed) {
+            let committed = delivery.committed;
+            self.violations.push(format!("clients were answered for {answered} events, and {committed} are committed"));
         }
         self.delivery = delivery;
     }
@@ -64,7 +73,7 @@ impl fmt::Display for Round {
         write!(
             f,
             "round {}: {} s, {} events so far, {duplicates} delivered again, ",
-            self.round, self.seconds, self.delivery.committed
+            self.number, self.seconds, self.delivery.committed
         )?;
         match self.violations.as_slice() {
             [] => write!(f, "clean"),
@@ -76,21 +85,40 @@ impl fmt::Display for Round {
 impl Summary {
     pub(crate) fn new(seed: u64) -> Self {
         let (faults, violations, rounds) = (BTreeMap::new(), Vec::new(), Vec::new());
-        Self { seed, seconds: 0, kills: 0, kills_in_mid_flight: 0, faults, violations, rounds }
+        let (steady_load, samples) = (None, Vec::new());
+        Self { seed, seconds: 0, kills: 0, kills_in_mid_flight: 0, faults, violations, rounds, steady_load, samples }
     }
 
-    pub(crate) fn add(&mut self, plan: &Plan, round: Round) {
+    pub(crate) fn steady_load(&mut self, events_a_second: f64) {
+        self.steady_load = Some(events_a_second);
+    }
+
+    pub(crate) fn add_sample(&mut self, plan: &Plan, sample: Sample) {
+        self.count(plan);
+        self.samples.push(sample);
+    }
+
+    fn count(&mut self, plan: &Plan) {
         for fault in plan.faults() {
             *self.faults.entry(fault.kind()).or_default() += 1;
         }
-        self.kills += round.kills;
-        self.violations.extend(round.violations.iter().map(|violation| format!("round {}: {violation}", round.round)));
+    }
+
+    pub(crate) fn add(&mut self, plan: &Plan, round: Round) {
+        self.count(plan);
+        self.violations.extend(round.violations.iter().map(|violation| format!("round {}: {violation}", round.number)));
         self.rounds.push(round);
     }
 
-    pub(crate) fn end(&mut self, took: Duration, kills_in_mid_flight: u64) {
+    pub(crate) fn end(&mut self, took: Duration, (kills, kills_in_mid_flight): (u64, u64)) {
         let memory: Vec<_> = self.rounds.iter().map(|round| round.memory.clone()).collect();
         self.violations.extend(verdict::grown(&memory));
+        for Trend { name, first, last, is_flat } in soak::trends(&self.samples) {
+            if !is_flat {
+                self.violations.push(format!("{name}: grown from {first} to {last}"));
+            }
+        }
+        self.kills = kills;
         if self.rounds.is_empty() {
             self.violations.push("no round was played".to_owned());
         }
@@ -127,6 +155,13 @@ impl Summary {
                 add(&format!("most memory of a process, {label} rounds (KiB)"), kib.to_string());
             }
         }
+        if let Some(load) = self.steady_load {
+            add("steady load (events a second)", format!("{load:.0}"));
+        }
+        for Trend { name, first, last, is_flat } in soak::trends(&self.samples) {
+            let judged = if is_flat { "flat" } else { "grown" };
+            add(&format!("{name}, first and last third"), format!("{first}, {last}: {judged}"));
+        }
         add("violations", self.violations.len().to_string());
         figures
     }
@@ -136,6 +171,9 @@ impl Summary {
         for (label, value) in self.figures() {
             // Writing to a string cannot fail.
             let _written = writeln!(text, "| {label} | {value} |");
+        }
+        for sample in &self.samples {
+            let _written = writeln!(text, "{}- {sample}", if sample.is_first() { "\n" } else { "" });
         }
         for violation in &self.violations {
             let _written = writeln!(text, "\n```text\n{violation}\n```");
@@ -161,7 +199,7 @@ pub(crate) fn print(summary: &Summary) {
         println!("{violation}");
     }
     if let Some(round) = summary.rounds.iter().find(|round| !round.violations.is_empty()) {
-        let (seed, number) = (summary.seed, round.round);
+        let (seed, number) = (summary.seed, round.number);
         println!("again: cargo xtask chaos --seed {seed} --first-round {number} --rounds 1 --logs FOLDER");
     }
 }

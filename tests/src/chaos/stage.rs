@@ -1,7 +1,7 @@
 //! Servers, schema, topology, tap and processes of one run.
 
 use std::{
-    path::PathBuf,
+    path::Path,
     sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
@@ -27,9 +27,16 @@ pub(crate) struct Stage {
     pub(crate) postgres: ServerControl<Postgres>,
     pub(crate) rabbitmq: ServerControl<RabbitMq>,
     database: TestDatabase,
-    mid_flight: AtomicU64,
+    pub(crate) kills: Kills,
     _directory: tempfile::TempDir,
     _servers: Servers,
+}
+
+/// Processes killed so far.
+#[derive(Debug, Default)]
+pub(crate) struct Kills {
+    all: AtomicU64,
+    mid_flight: AtomicU64,
 }
 
 /// Connections and channels at the broker.
@@ -65,7 +72,7 @@ impl Stage {
             postgres: servers.postgres().await?.control()?,
             rabbitmq: servers.rabbitmq().await?.control()?,
             database,
-            mid_flight: AtomicU64::new(0),
+            kills: Kills::default(),
             _directory: directory,
             _servers: servers,
         })
@@ -105,18 +112,21 @@ impl Stage {
             _ => Err(ChaosError::Ctl(answer)),
         }
     }
+}
 
-    /// A process was killed while it held a lease.
-    pub(crate) fn note_mid_flight(&self) {
-        self.mid_flight.fetch_add(1, Ordering::Relaxed);
+impl Kills {
+    pub(crate) fn note(&self, mid_flight: bool) {
+        self.all.fetch_add(1, Ordering::Relaxed);
+        self.mid_flight.fetch_add(u64::from(mid_flight), Ordering::Relaxed);
     }
 
-    pub(crate) fn mid_flight(&self) -> u64 {
-        self.mid_flight.load(Ordering::Relaxed)
+    /// All, and those while the process held a lease.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        (self.all.load(Ordering::Relaxed), self.mid_flight.load(Ordering::Relaxed))
     }
 }
 
-async fn migrate(logs: &PathBuf, url: &str) -> Result<(), ChaosError> {
+async fn migrate(logs: &Path, url: &str) -> Result<(), ChaosError> {
     let (status, output) = AppEnvironment::new(logs, url, None).run(&["migrate"]).await?;
     if status.success() { Ok(()) } else { Err(ChaosError::Command { command: "migrate", output }) }
 }

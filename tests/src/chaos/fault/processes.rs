@@ -11,6 +11,7 @@ use crate::{
     chaos::{
         dice::Dice,
         error::ChaosError,
+        fault::Target,
         fleet::{self, LEASE},
         stage::Stage,
         timer::lasting,
@@ -60,6 +61,14 @@ impl ProcessFault {
         }
     }
 
+    pub(crate) const fn target(&self) -> Target {
+        match self {
+            Self::Kill { name } | Self::Stop { name, .. } | Self::Terminate { name } => Target::Process(name),
+            Self::KillLeader => Target::Leader,
+        }
+    }
+
+    #[cfg(test)]
     pub(crate) const fn kills(&self) -> bool {
         matches!(self, Self::Kill { .. } | Self::KillLeader)
     }
@@ -67,8 +76,8 @@ impl ProcessFault {
     pub(crate) async fn happen(&self, stage: &Stage) -> Result<(), ChaosError> {
         match *self {
             Self::Kill { name } => {
-                until_it_holds_a_lease(stage, name).await;
-                kill(stage, name).await
+                let mid_flight = until_it_holds_a_lease(stage, name).await;
+                kill(stage, name, mid_flight).await
             }
             Self::Stop { name, lasts } => {
                 let member = stage.fleet.member(name)?;
@@ -77,14 +86,14 @@ impl ProcessFault {
                 member.signal(Signal::CONT).await
             }
             Self::Terminate { name } => {
-                let status = stage.fleet.member(name)?.terminate(DRAIN).await?;
+                let Some(status) = stage.fleet.member(name)?.terminate(DRAIN).await? else { return Ok(()) };
                 if !status.success() && status.code() != Some(NOT_DRAINED) {
                     return Err(ChaosError::BadEnd { name, status });
                 }
                 stage.fleet.start(name).await
             }
             Self::KillLeader => match cleaning_leader(stage).await {
-                Some(name) => kill(stage, name).await,
+                Some(name) => kill(stage, name, false).await,
                 // Nobody led within the time, because of another fault: the next one who does cleans.
                 None => Ok(()),
             },
@@ -92,13 +101,17 @@ impl ProcessFault {
     }
 }
 
-async fn kill(stage: &Stage, name: &'static str) -> Result<(), ChaosError> {
-    stage.fleet.member(name)?.kill().await?;
-    stage.fleet.start(name).await
+/// Leaves a process alone that is down already: whoever took it down starts it.
+async fn kill(stage: &Stage, name: &'static str, mid_flight: bool) -> Result<(), ChaosError> {
+    if stage.fleet.member(name)?.kill().await? {
+        stage.kills.note(mid_flight);
+        stage.fleet.start(name).await?;
+    }
+    Ok(())
 }
 
 /// Returns at once with the first lease; after a while without one, since another fault may keep the process from it.
-async fn until_it_holds_a_lease(stage: &Stage, name: &str) {
+async fn until_it_holds_a_lease(stage: &Stage, name: &str) -> bool {
     let begun = Instant::now();
     while begun.elapsed() < MID_FLIGHT {
         let Ok(mut tally) = stage.tally().await else {
@@ -108,11 +121,12 @@ async fn until_it_holds_a_lease(stage: &Stage, name: &str) {
         while begun.elapsed() < MID_FLIGHT {
             match tally.held_by(name).await {
                 Ok(0) => {}
-                Ok(_) => return stage.note_mid_flight(),
+                Ok(_) => return true,
                 Err(_) => break,
             }
         }
     }
+    false
 }
 
 /// Gives the leader history to clean, and its name once some of it is gone.
