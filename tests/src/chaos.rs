@@ -138,10 +138,13 @@ impl Run {
     async fn round(&mut self, plan: &Plan) -> Round {
         let begun = Instant::now();
         let mut round = Round::of(plan);
-        if let Err(error) = self.disturb(plan).await {
-            round.violations.push(format!("the round could not be played to its end: {}", error.chain()));
+        match self.disturb(plan).await {
+            Ok(()) => round.violations = verdict::until_at_rest(&self.stage, self.answered, self.baseline).await,
+            // A fault may still be there: nothing would come to rest.
+            Err(error) => {
+                round.violations.push(format!("the round could not be played to its end: {}", error.chain()));
+            }
         }
-        round.violations.extend(verdict::until_at_rest(&self.stage, self.answered, self.baseline).await);
         match verdict::check(&self.stage, &self.windows, std::mem::take(&mut self.plant)).await {
             Ok(delivery) => round.judge(delivery, self.answered * i64::from(EVENTS)),
             Err(error) => round.violations.push(format!("nothing could be checked: {}", error.chain())),

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{eventually, tap::Seen};
 
-/// How long everything may take to come to rest.
+/// How long everything together may take to come to rest.
 const REST: Duration = Duration::from_mins(3);
 /// How long after a fault its effect on the relays may last: a lease, its return, and pauses of breaker and reconnects.
 const AFTERMATH: Duration = Duration::from_secs(20);
@@ -48,24 +48,26 @@ impl Windows {
 
 /// Waits until nothing is under way any more; returns what did not come to rest in time.
 pub(crate) async fn until_at_rest(stage: &Stage, answered: i64, baseline: BrokerUse) -> Vec<String> {
+    let begun = Instant::now();
+    let left = || REST.saturating_sub(begun.elapsed());
     let mut late = Vec::new();
     let mut note = |outcome: Result<(), String>| late.extend(outcome.err());
-    note(everything_arrived(stage, answered).await);
+    note(everything_arrived(stage, answered, left()).await);
     let leases = || async { (stage.tally().await.ok()?.leftovers().await.ok()? == (0, 0)).then_some(()) };
-    note(eventually("no lane and no lease left", REST, leases).await.map_err(|late| late.to_string()));
+    note(eventually("no lane and no lease left", left(), leases).await.map_err(|late| late.to_string()));
     let history = || async { (stage.history().await.ok()?.left().await.ok()? == 0).then_some(()) };
-    note(eventually("all history cleaned", REST, history).await.map_err(|late| late.to_string()));
+    note(eventually("all history cleaned", left(), history).await.map_err(|late| late.to_string()));
     let parked = || async {
         let lanes = stage.number("SELECT count(*) FROM outbox_inbox_parked").await.ok()?;
         (lanes == 0 && stage.topology.parked().await.ok()? == 0).then_some(())
     };
-    note(eventually("no parked message", REST, parked).await.map_err(|late| late.to_string()));
-    note(sessions_are_few(stage).await);
-    note(broker_is_as_before(stage, baseline).await);
+    note(eventually("no parked message", left(), parked).await.map_err(|late| late.to_string()));
+    note(sessions_are_few(stage, left()).await);
+    note(broker_is_as_before(stage, baseline, left()).await);
     late
 }
 
-async fn everything_arrived(stage: &Stage, answered: i64) -> Result<(), String> {
+async fn everything_arrived(stage: &Stage, answered: i64, within: Duration) -> Result<(), String> {
     let look = || async { stage.tally().await.ok()?.counts().await.ok() };
     let arrived = || async {
         let counts = look().await?;
@@ -73,13 +75,13 @@ async fn everything_arrived(stage: &Stage, answered: i64) -> Result<(), String> 
         let events = answered * i64::from(EVENTS);
         (counts.published == counts.events && counts.applied >= events && delivered >= events).then_some(())
     };
-    match eventually("every event published, delivered and applied", REST, arrived).await {
+    match eventually("every event published, delivered and applied", within, arrived).await {
         Ok(()) => Ok(()),
         Err(late) => Err(format!("{late}: {:?}, {} delivered", look().await, stage.tap.count())),
     }
 }
 
-async fn sessions_are_few(stage: &Stage) -> Result<(), String> {
+async fn sessions_are_few(stage: &Stage, within: Duration) -> Result<(), String> {
     const OURS: &str = "SELECT count(*) FROM pg_stat_activity \
                          WHERE datname = current_database() AND application_name LIKE 'app%'";
     const IDLE: &str = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
@@ -89,15 +91,15 @@ async fn sessions_are_few(stage: &Stage) -> Result<(), String> {
     let few =
         || async { (stage.number(OURS).await.ok()? <= bound && stage.number(IDLE).await.ok()? == 0).then_some(()) };
     let what = format!("no more than {bound} database connections and none idle in a transaction");
-    eventually(&what, REST, few).await.map_err(|late| late.to_string())
+    eventually(&what, within, few).await.map_err(|late| late.to_string())
 }
 
-async fn broker_is_as_before(stage: &Stage, baseline: BrokerUse) -> Result<(), String> {
+async fn broker_is_as_before(stage: &Stage, baseline: BrokerUse, within: Duration) -> Result<(), String> {
     let as_before = || async {
         let now = stage.broker_use().await.ok()?;
         (now.connections <= baseline.connections && now.channels <= baseline.channels).then_some(())
     };
-    match eventually("connections and channels at the broker back to the baseline", REST, as_before).await {
+    match eventually("connections and channels at the broker back to the baseline", within, as_before).await {
         Ok(()) => Ok(()),
         Err(late) => Err(format!("{late}: {:?}, before {baseline:?}", stage.broker_use().await.ok())),
     }
