@@ -36,12 +36,15 @@ use self::{
     stage::{BrokerUse, Stage},
     verdict::{Window, Windows},
 };
+use crate::TimedOut;
 
 /// Clients side by side, and how often each begins a work log.
 const CLIENTS: u32 = 4;
 const EVERY: Duration = Duration::from_millis(80);
 /// Deliveries before the faults begin.
 const UNDISTURBED: usize = 20;
+/// How long a fault and its repair may take, the new start of a process included.
+const FAULT: Duration = Duration::from_mins(5);
 /// The exit code for a wrong command line.
 const USAGE_CODE: u8 = 64;
 
@@ -181,7 +184,8 @@ async fn strike_one_target(stage: &Stage, strikes: &[Strike], begun: Instant) ->
     for strike in strikes {
         timer::lasting(strike.at.saturating_sub(begun.elapsed())).await;
         let begun = Instant::now();
-        strike.fault.happen(stage).await?;
+        let happened = tokio::time::timeout(FAULT, Box::pin(strike.fault.happen(stage))).await;
+        happened.map_err(|_elapsed| TimedOut::new(&format!("the end of the fault `{}`", strike.fault), FAULT))??;
         windows.push(Window { begun, ended: Instant::now(), allows: strike.fault.allows() });
     }
     Ok(windows)

@@ -2,12 +2,12 @@
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use futures_util::StreamExt;
 use lapin::{
-    Connection, ConnectionProperties, ExchangeKind,
+    Connection, ConnectionProperties, Consumer, ExchangeKind,
     message::Delivery,
     options::{BasicAckOptions, BasicConsumeOptions, ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions},
     types::{AMQPValue, FieldTable},
@@ -16,6 +16,9 @@ use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 use crate::patience::pause;
+
+/// How long it may take to connect and to begin to read.
+const CONSUMED_WITHIN: Duration = Duration::from_secs(10);
 
 /// A delivery, as far as order and loss need it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,10 +100,11 @@ async fn declare(amqp_url: &str, queue: &str) -> Result<(), lapin::Error> {
 }
 
 async fn read(amqp_url: &str, queue: &str, sink: &Mutex<Vec<Seen>>) -> Result<(), lapin::Error> {
-    let connection = Connection::connect(amqp_url, ConnectionProperties::default()).await?;
-    let channel = connection.create_channel().await?;
-    let options = BasicConsumeOptions::default();
-    let mut deliveries = channel.basic_consume(queue.into(), "tap".into(), options, FieldTable::default()).await?;
+    // A broker that is killed in the middle of a handshake leaves the client waiting for ever.
+    let Ok(consumed) = tokio::time::timeout(CONSUMED_WITHIN, consume(amqp_url, queue)).await else {
+        return Ok(());
+    };
+    let (_connection, mut deliveries) = consumed?;
     while let Some(delivery) = deliveries.next().await {
         let delivery = delivery?;
         if let Some(seen) = seen(&delivery) {
@@ -109,6 +113,14 @@ async fn read(amqp_url: &str, queue: &str, sink: &Mutex<Vec<Seen>>) -> Result<()
         delivery.ack(BasicAckOptions::default()).await?;
     }
     Ok(())
+}
+
+async fn consume(amqp_url: &str, queue: &str) -> Result<(Connection, Consumer), lapin::Error> {
+    let connection = Connection::connect(amqp_url, ConnectionProperties::default()).await?;
+    let channel = connection.create_channel().await?;
+    let options = BasicConsumeOptions::default();
+    let deliveries = channel.basic_consume(queue.into(), "tap".into(), options, FieldTable::default()).await?;
+    Ok((connection, deliveries))
 }
 
 fn seen(delivery: &Delivery) -> Option<Seen> {

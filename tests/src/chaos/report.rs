@@ -17,9 +17,6 @@ use super::{
     verdict,
 };
 
-const BEGIN: &str = "<!-- chaos: begin -->";
-const END: &str = "<!-- chaos: end -->";
-
 /// One round.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(crate) struct Round {
@@ -192,7 +189,7 @@ pub(crate) fn say(text: &str) {
 pub(crate) fn print(summary: &Summary) {
     println!();
     for (label, value) in summary.figures() {
-        println!("  {label:<52}{value:>10}");
+        println!("  {label:<58} {value:>8}");
     }
     println!();
     for violation in &summary.violations {
@@ -211,15 +208,18 @@ pub(crate) fn write_section(file: &Path, summary: &Summary) -> Result<(), ChaosE
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => "# Reliability\n".to_owned(),
         Err(error) => return Err(error.into()),
     };
-    Ok(std::fs::write(file, with_section(&text, &summary.section()))?)
+    let title = if summary.steady_load.is_some() { "Soak" } else { "Chaos" };
+    Ok(std::fs::write(file, with_section(&text, title, &summary.section()))?)
 }
 
-fn with_section(text: &str, section: &str) -> String {
-    let section = format!("{BEGIN}\n{}\n{END}", section.trim_end());
-    let markers = text.find(BEGIN).zip(text.find(END)).filter(|(begin, end)| begin < end);
-    match markers.and_then(|(begin, end)| Some((text.get(..begin)?, text.get(end + END.len()..)?))) {
+fn with_section(text: &str, title: &str, section: &str) -> String {
+    let [begin, end] = ["begin", "end"].map(|word| format!("<!-- {}: {word} -->", title.to_lowercase()));
+    let section = format!("{begin}\n{}\n{end}", section.trim_end());
+    let after = end.len();
+    let markers = text.find(&begin).zip(text.find(&end)).filter(|(begin, end)| begin < end);
+    match markers.and_then(|(begin, end)| Some((text.get(..begin)?, text.get(end + after..)?))) {
         Some((before, after)) => format!("{before}{section}{after}"),
-        None => format!("{}\n\n## Chaos\n\n{section}\n", text.trim_end()),
+        None => format!("{}\n\n## {title}\n\n{section}\n", text.trim_end()),
     }
 }
 
@@ -229,9 +229,9 @@ mod tests {
 
     #[test]
     fn a_section_is_added_once_and_then_replaced_in_its_place() {
-        let once = with_section("# Reliability\n", "one\n");
+        let once = with_section("# Reliability\n", "Chaos", "one\n");
         assert_eq!(once, "# Reliability\n\n## Chaos\n\n<!-- chaos: begin -->\none\n<!-- chaos: end -->\n");
         let followed = format!("{once}\n## Next\n");
-        assert_eq!(with_section(&followed, "two"), followed.replace("one", "two"));
+        assert_eq!(with_section(&followed, "Chaos", "two"), followed.replace("one", "two"));
     }
 }

@@ -5,6 +5,8 @@
 //! The queues that count, the tap's and the consumer's, are never deleted; what was in a deleted queue is gone by the
 //! broker's own rules, so that one beside them is deleted instead.
 
+use std::time::Duration;
+
 use lapin::{
     Channel, Connection, ConnectionProperties, ExchangeKind,
     options::{
@@ -14,8 +16,11 @@ use lapin::{
     types::{AMQPValue, FieldTable},
 };
 
-use crate::tap::Tap;
+use super::error::ChaosError;
+use crate::{TimedOut, tap::Tap};
 
+/// How long the broker may take to answer.
+const OPENED_WITHIN: Duration = Duration::from_secs(30);
 const FAN_OUT: &str = "chaos.all";
 const ASIDE: &str = "chaos.aside";
 const FULL: &str = "chaos.full";
@@ -30,7 +35,7 @@ pub(crate) struct Topology {
 
 impl Topology {
     /// Declares everything; `tap` is the tap's queue, which is there already.
-    pub(crate) async fn declare(url: &str, tap: &str) -> Result<Self, lapin::Error> {
+    pub(crate) async fn declare(url: &str, tap: &str) -> Result<Self, ChaosError> {
         let topology = Self { url: url.to_owned() };
         let (connection, channel) = topology.open().await?;
         channel
@@ -48,35 +53,35 @@ impl Topology {
         Ok(topology)
     }
 
-    pub(crate) async fn declare_exchange(&self) -> Result<(), lapin::Error> {
+    pub(crate) async fn declare_exchange(&self) -> Result<(), ChaosError> {
         let (connection, channel) = self.open().await?;
         let arguments = FieldTable::default;
         channel.exchange_declare(Tap::EXCHANGE.into(), ExchangeKind::Topic, durable_exchange(), arguments()).await?;
         let bind = ExchangeBindOptions::default();
         channel.exchange_bind(FAN_OUT.into(), Tap::EXCHANGE.into(), "#".into(), bind, arguments()).await?;
-        connection.close(200, "declared".into()).await
+        Ok(connection.close(200, "declared".into()).await?)
     }
 
-    pub(crate) async fn delete_exchange(&self) -> Result<(), lapin::Error> {
+    pub(crate) async fn delete_exchange(&self) -> Result<(), ChaosError> {
         let (connection, channel) = self.open().await?;
         channel.exchange_delete(Tap::EXCHANGE.into(), ExchangeDeleteOptions::default()).await?;
-        connection.close(200, "deleted".into()).await
+        Ok(connection.close(200, "deleted".into()).await?)
     }
 
     /// Nobody reads this queue: it forgets its oldest messages.
-    pub(crate) async fn declare_aside(&self) -> Result<(), lapin::Error> {
+    pub(crate) async fn declare_aside(&self) -> Result<(), ChaosError> {
         let (connection, channel) = self.open().await?;
         declare_queue(&channel, ASIDE, "classic", vec![("x-max-length", AMQPValue::LongInt(100))]).await?;
         bind(&channel, ASIDE).await?;
-        connection.close(200, "declared".into()).await
+        Ok(connection.close(200, "declared".into()).await?)
     }
 
-    pub(crate) async fn delete_aside(&self) -> Result<(), lapin::Error> {
+    pub(crate) async fn delete_aside(&self) -> Result<(), ChaosError> {
         self.delete(ASIDE).await
     }
 
     /// Takes one message and rejects all others.
-    pub(crate) async fn bind_full(&self) -> Result<(), lapin::Error> {
+    pub(crate) async fn bind_full(&self) -> Result<(), ChaosError> {
         let (connection, channel) = self.open().await?;
         let arguments = vec![
             ("x-max-length", AMQPValue::LongInt(1)),
@@ -84,15 +89,15 @@ impl Topology {
         ];
         declare_queue(&channel, FULL, "classic", arguments).await?;
         bind(&channel, FULL).await?;
-        connection.close(200, "declared".into()).await
+        Ok(connection.close(200, "declared".into()).await?)
     }
 
-    pub(crate) async fn delete_full(&self) -> Result<(), lapin::Error> {
+    pub(crate) async fn delete_full(&self) -> Result<(), ChaosError> {
         self.delete(FULL).await
     }
 
     /// Messages that the consumer has given up.
-    pub(crate) async fn parked(&self) -> Result<u32, lapin::Error> {
+    pub(crate) async fn parked(&self) -> Result<u32, ChaosError> {
         let (connection, channel) = self.open().await?;
         let passive = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
         let parked = channel.queue_declare(PARKING.into(), passive, FieldTable::default()).await?.message_count();
@@ -100,16 +105,20 @@ impl Topology {
         Ok(parked)
     }
 
-    async fn delete(&self, queue: &str) -> Result<(), lapin::Error> {
+    async fn delete(&self, queue: &str) -> Result<(), ChaosError> {
         let (connection, channel) = self.open().await?;
         channel.queue_delete(queue.into(), QueueDeleteOptions::default()).await?;
-        connection.close(200, "deleted".into()).await
+        Ok(connection.close(200, "deleted".into()).await?)
     }
 
-    async fn open(&self) -> Result<(Connection, Channel), lapin::Error> {
-        let connection = Connection::connect(&self.url, ConnectionProperties::default()).await?;
-        let channel = connection.create_channel().await?;
-        Ok((connection, channel))
+    async fn open(&self) -> Result<(Connection, Channel), ChaosError> {
+        let opened = async {
+            let connection = Connection::connect(&self.url, ConnectionProperties::default()).await?;
+            let channel = connection.create_channel().await?;
+            Ok((connection, channel))
+        };
+        let opened = tokio::time::timeout(OPENED_WITHIN, opened).await;
+        opened.map_err(|_elapsed| TimedOut::new("a connection to the broker", OPENED_WITHIN))?
     }
 }
 
