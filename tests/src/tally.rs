@@ -98,6 +98,14 @@ impl Tally {
                 Err(error) => return Err(sqlx::Error::Decode(error.into())),
             }
         }
+        self.tell_effects(checker).await
+    }
+
+    /// Tells the checker of every effect.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub async fn tell_effects(&mut self, checker: &DeliveryChecker) -> Result<(), sqlx::Error> {
         let effects = "SELECT event_id FROM outbox_inbox ORDER BY processed_at";
         for row in sqlx::query(effects).fetch_all(&mut self.connection).await? {
             checker.effect(EventId::new(row.try_get::<Uuid, _>(0)?));

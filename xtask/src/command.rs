@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use crate::{Error, arch, check, demo, dev, migrate, names, output, test, tidy};
+use crate::{Error, arch, chaos, check, demo, dev, migrate, names, output, test, tidy};
 
 /// A command of `cargo xtask`.
 #[derive(Debug, Clone, Copy)]
@@ -22,6 +22,7 @@ pub const COMMANDS: &[Command] = &[
     demo::COMMAND,
     check::COMMAND,
     test::COMMAND,
+    chaos::COMMAND,
     dev::COMMAND,
     migrate::COMMAND,
     arch::COMMAND,

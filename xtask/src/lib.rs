@@ -13,6 +13,7 @@
 
 pub mod arch;
 pub mod binaries;
+pub mod chaos;
 pub mod check;
 pub mod command;
 pub mod demo;
