@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use crate::{Error, arch, check, demo, dev, migrate, names, output, test, tidy};
+use crate::{Error, arch, bench, check, demo, dev, migrate, names, output, test, tidy};
 
 /// A command of `cargo xtask`.
 #[derive(Debug, Clone, Copy)]
@@ -24,6 +24,7 @@ pub const COMMANDS: &[Command] = &[
     test::COMMAND,
     dev::COMMAND,
     migrate::COMMAND,
+    bench::COMMAND,
     arch::COMMAND,
     tidy::COMMAND,
     names::COMMAND,
