@@ -24,8 +24,7 @@ const LATE: Duration = Duration::from_secs(10);
 
 /// A connection to the queue.
 pub(crate) struct Queue {
-    // Closed when it is dropped.
-    _connection: Connection,
+    connection: Connection,
     channel: Channel,
 }
 
@@ -40,12 +39,18 @@ impl Queue {
     pub(crate) async fn open(amqp_url: &str) -> Result<Self, BenchError> {
         let connection = Connection::connect(amqp_url, ConnectionProperties::default()).await?;
         let channel = connection.create_channel().await?;
-        Ok(Self { _connection: connection, channel })
+        Ok(Self { connection, channel })
     }
 
     pub(crate) async fn purge(&self) -> Result<(), BenchError> {
         self.channel.queue_purge(QUEUE.into(), QueuePurgeOptions::default()).await?;
         Ok(())
+    }
+
+    /// Closes the connection. A queue with a single active consumer serves nobody else before that.
+    pub(crate) async fn close(self) {
+        // A connection that is gone already is closed as well.
+        let _gone = self.connection.close(200, "done".into()).await;
     }
 
     /// Reads at least this many messages and what follows them; fewer only if no more come.
@@ -56,9 +61,11 @@ impl Queue {
             let wait = if events.len() < expected { LATE } else { SILENCE };
             match tokio::time::timeout(wait, consumer.next()).await {
                 Ok(Some(delivery)) => events.extend(event_of(&delivery?)),
-                Ok(None) | Err(_) => return Ok(events),
+                Ok(None) | Err(_) => break,
             }
         }
+        self.close().await;
+        Ok(events)
     }
 
     /// Reads in a task of its own from now on.
@@ -67,7 +74,6 @@ impl Queue {
         let arrivals = Arc::new(Mutex::new(Vec::new()));
         let sink = Arc::clone(&arrivals);
         let task = tokio::spawn(async move {
-            let _connected = self;
             while let Some(Ok(delivery)) = consumer.next().await {
                 let at = Instant::now();
                 if let Some(event) = event_of(&delivery) {
@@ -75,7 +81,7 @@ impl Queue {
                 }
             }
         });
-        Ok(Follower { arrivals, task })
+        Ok(Follower { arrivals, task, queue: self })
     }
 
     async fn consume(&self) -> Result<Consumer, BenchError> {
@@ -89,10 +95,11 @@ fn event_of(delivery: &Delivery) -> Option<EventId> {
     delivery.properties.message_id().as_ref()?.as_str().parse().ok()
 }
 
-/// A consumer at work; dropping it ends it.
+/// A consumer at work.
 pub(crate) struct Follower {
     arrivals: Arc<Mutex<Vec<Arrival>>>,
     task: JoinHandle<()>,
+    queue: Queue,
 }
 
 impl Follower {
@@ -100,13 +107,10 @@ impl Follower {
         self.arrivals.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    pub(crate) fn arrivals(&self) -> Vec<Arrival> {
-        self.arrivals.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-}
-
-impl Drop for Follower {
-    fn drop(&mut self) {
+    /// Ends the consumer and returns what arrived, in order.
+    pub(crate) async fn end(self) -> Vec<Arrival> {
+        self.queue.close().await;
         self.task.abort();
+        std::mem::take(&mut *self.arrivals.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -13,8 +13,9 @@ use app_bootstrap::{clock::SystemRandom, migrations::migrations::runner, setting
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use system_tests::AppEnvironment;
 use test_support::servers::{Options, Servers, TestDatabase, TestVhost};
+use tokio::sync::OnceCell;
 
-use crate::{error::BenchError, resources};
+use crate::{error::BenchError, queue::Queue, resources};
 
 /// What differs from PostgreSQL's defaults. Durability does not: `fsync`, `full_page_writes` and `synchronous_commit`
 /// stay on. Checkpoints are kept apart, so that none falls into one round and not into the other.
@@ -42,15 +43,17 @@ pub fn servers() -> Servers {
     )
 }
 
-/// Servers and a folder for the logs of processes.
+/// Servers, a place on the broker, and a folder for the logs of processes.
 pub(crate) struct Stage<'a> {
     servers: &'a Servers,
     directory: tempfile::TempDir,
+    // One for all: each further queue would be one more that the broker keeps while others are measured.
+    vhost: OnceCell<TestVhost>,
 }
 
 impl<'a> Stage<'a> {
     pub(crate) fn new(servers: &'a Servers) -> Result<Self, BenchError> {
-        Ok(Self { servers, directory: tempfile::tempdir()? })
+        Ok(Self { servers, directory: tempfile::tempdir()?, vhost: OnceCell::new() })
     }
 
     pub(crate) async fn postgres_url(&self) -> Result<&str, BenchError> {
@@ -74,11 +77,18 @@ impl<'a> Stage<'a> {
         Ok(self.servers.database(hint, &fingerprint, prepare).await?)
     }
 
-    /// A place on the broker with exchange and queue.
-    pub(crate) async fn broker(&self, hint: &str) -> Result<TestVhost, BenchError> {
-        let vhost = self.servers.vhost(hint).await?;
-        let publisher = publisher(vhost.url()).await?;
-        publisher.close(Duration::from_secs(5)).await;
+    /// A place on the broker with exchange and queue; the queue is empty.
+    pub(crate) async fn broker(&self) -> Result<&TestVhost, BenchError> {
+        let create = async || {
+            let vhost = self.servers.vhost("bench").await?;
+            let publisher = publisher(vhost.url()).await?;
+            publisher.close(Duration::from_secs(5)).await;
+            Ok::<_, BenchError>(vhost)
+        };
+        let vhost = self.vhost.get_or_try_init(create).await?;
+        let queue = Queue::open(vhost.url()).await?;
+        queue.purge().await?;
+        queue.close().await;
         Ok(vhost)
     }
 

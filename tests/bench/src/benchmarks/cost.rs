@@ -35,9 +35,7 @@ pub(crate) async fn run(bench: &mut Bench<'_>) -> Result<(), BenchError> {
 
 /// A real relay; returns its processor seconds.
 async fn of_the_relay(bench: &mut Bench<'_>, events: usize) -> Result<Option<f64>, BenchError> {
-    let (database, vhost) = (bench.stage.database("cost").await?, bench.stage.broker("cost").await?);
-    let queue = Queue::open(vhost.url()).await?;
-    queue.purge().await?;
+    let (database, vhost) = (bench.stage.database("cost").await?, bench.stage.broker().await?);
     let relays = Relays::start(&bench.stage.relays(database.url(), vhost.url()), 1).await?;
     let backlog = Backlog::insert(database.url(), Shape::TenEach, events, Payload::Bytes(PAYLOAD_BYTES)).await?;
     let mut statements = Statements::of(database.url()).await?;
@@ -45,7 +43,8 @@ async fn of_the_relay(bench: &mut Bench<'_>, events: usize) -> Result<Option<f64
     let drained = relays.drain(bench.stage, database.url(), backlog, WITHIN).await?;
     let used = statements.usage("%outbox\\_%").await?;
     relays.stop().await?;
-    check("cost.relay", database.url(), queue.read(events).await?).await?;
+    let arrived = Queue::open(vhost.url()).await?.read(events).await?;
+    check("cost.relay", database.url(), arrived).await?;
 
     let thousands = number(events) / 1e3;
     let Drain { relay_cpu, postgres_cpu, broker_cpu, .. } = drained;
@@ -102,13 +101,12 @@ async fn of_confirms(
     bench: &mut Bench<'_>,
     events: &[application_core::outbox::OutboxEvent],
 ) -> Result<Option<f64>, BenchError> {
-    let vhost = bench.stage.broker("cost").await?;
+    let vhost = bench.stage.broker().await?;
     let publisher = publisher(vhost.url()).await?;
     let before = own_cpu_seconds();
     confirms(&publisher, events, WINDOW).await?;
     let cpu = own_cpu_since(before);
     publisher.close(Duration::from_secs(5)).await;
-    Queue::open(vhost.url()).await?.purge().await?;
     bench.record_known("cost.cpu.B", "s per 1,000", cpu.map(|cpu| cpu * 1e3 / number(events.len())));
     Ok(cpu)
 }

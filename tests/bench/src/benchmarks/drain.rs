@@ -84,15 +84,14 @@ pub(crate) async fn drain(
     settings: impl FnOnce(AppEnvironment) -> AppEnvironment,
 ) -> Result<Drain, BenchError> {
     let database = bench.stage.database("drain").await?;
-    let vhost = bench.stage.broker("drain").await?;
-    let queue = Queue::open(vhost.url()).await?;
-    queue.purge().await?;
+    let vhost = bench.stage.broker().await?;
     let environment = settings(bench.stage.relays(database.url(), vhost.url()));
     let relays = Relays::start(&environment, processes).await?;
     let backlog = Backlog::insert(database.url(), shape, events, Payload::Bytes(PAYLOAD_BYTES)).await?;
     let drained = relays.drain(bench.stage, database.url(), backlog, WITHIN).await?;
     relays.stop().await?;
-    check(what, database.url(), queue.read(events).await?).await?;
+    let arrived = Queue::open(vhost.url()).await?.read(events).await?;
+    check(what, database.url(), arrived).await?;
     Ok(drained)
 }
 
@@ -123,10 +122,9 @@ async fn mark_all(bench: &Bench<'_>, shape: Shape, events: usize) -> Result<f64,
 
 /// Limit B or B1 with the messages of these events.
 pub(crate) async fn confirm_rate(bench: &Bench<'_>, events: &[OutboxEvent], window: usize) -> Result<f64, BenchError> {
-    let vhost = bench.stage.broker("confirm").await?;
+    let vhost = bench.stage.broker().await?;
     let publisher = publisher(vhost.url()).await?;
     let took = confirms(&publisher, events, window).await?;
     publisher.close(Duration::from_secs(5)).await;
-    Queue::open(vhost.url()).await?.purge().await?;
     Ok(rate(events.len(), took))
 }

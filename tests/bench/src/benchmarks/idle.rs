@@ -13,7 +13,7 @@ const SETTLING: Duration = Duration::from_secs(12);
 pub(crate) async fn run(bench: &mut Bench<'_>) -> Result<(), BenchError> {
     let (settling, span) =
         (bench.time(SETTLING, Duration::from_secs(1)), bench.time(Duration::from_secs(30), Duration::from_secs(2)));
-    let (database, vhost) = (bench.stage.database("idle").await?, bench.stage.broker("idle").await?);
+    let (database, vhost) = (bench.stage.database("idle").await?, bench.stage.broker().await?);
     let relays = Relays::start(&bench.stage.relays(database.url(), vhost.url()), 1).await?;
     let mut statements = Statements::of(database.url()).await?;
     let clock = SystemClock::new();

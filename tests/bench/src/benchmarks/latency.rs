@@ -54,10 +54,8 @@ pub(crate) async fn run(bench: &mut Bench<'_>) -> Result<(), BenchError> {
 }
 
 async fn measure(bench: &mut Bench<'_>, name: &str, wake: Wake, events: usize) -> Result<(), BenchError> {
-    let (database, vhost) = (bench.stage.database("latency").await?, bench.stage.broker("latency").await?);
-    let queue = Queue::open(vhost.url()).await?;
-    queue.purge().await?;
-    let follower = queue.follow().await?;
+    let (database, vhost) = (bench.stage.database("latency").await?, bench.stage.broker().await?);
+    let follower = Queue::open(vhost.url()).await?.follow().await?;
     let pool = connect(database.url()).await?;
     let relay_pool = connect(database.url()).await?;
     let settings = relay_settings(database.url(), Some(vhost.url()));
@@ -75,7 +73,7 @@ async fn measure(bench: &mut Bench<'_>, name: &str, wake: Wake, events: usize) -
     eventually("every event confirmed and delivered", PATIENCE, all).await?;
     cancel.cancel();
     relay.await.map_err(std::io::Error::other)?;
-    let arrivals = follower.arrivals();
+    let arrivals = follower.end().await;
     check(name, database.url(), arrivals.iter().map(|arrival| arrival.event)).await?;
 
     let received: HashMap<_, _> = arrivals.iter().map(|arrival| (arrival.event, arrival.at)).collect();

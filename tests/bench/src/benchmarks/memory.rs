@@ -35,17 +35,15 @@ async fn peak(
     events: usize,
     payload: Payload,
 ) -> Result<Option<f64>, BenchError> {
-    let (database, vhost) = (bench.stage.database("memory").await?, bench.stage.broker("memory").await?);
-    let queue = Queue::open(vhost.url()).await?;
-    queue.purge().await?;
-    let follower = queue.follow().await?;
+    let (database, vhost) = (bench.stage.database("memory").await?, bench.stage.broker().await?);
+    let follower = Queue::open(vhost.url()).await?.follow().await?;
     let relays = Relays::start(&bench.stage.relays(database.url(), vhost.url()), 1).await?;
     let backlog = Backlog::insert(database.url(), shape, events, payload).await?;
     let drained = relays.drain(bench.stage, database.url(), backlog, WITHIN).await?;
     relays.stop().await?;
     let all = || async { (follower.count() >= events).then_some(()) };
     system_tests::eventually("every event delivered", PATIENCE, all).await?;
-    check(figure, database.url(), follower.arrivals().iter().map(|arrival| arrival.event)).await?;
+    check(figure, database.url(), follower.end().await.iter().map(|arrival| arrival.event)).await?;
     bench.record_known(figure, "MiB", drained.peak_mib);
     Ok(drained.peak_mib)
 }
