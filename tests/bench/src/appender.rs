@@ -12,6 +12,7 @@ use application_core::{
     ports::{OutboxAppendPort, UnitOfWork, WakeupPort},
     usecases::{Transaction, Transactional},
 };
+use futures_util::future::try_join_all;
 use sea_orm::{ConnectionTrait, DbBackend, Statement};
 
 use crate::{
@@ -77,6 +78,15 @@ impl Appender {
         transactional.run(work).await?;
         let at = stamp.at.lock().unwrap_or_else(PoisonError::into_inner).unwrap_or_else(Instant::now);
         Ok(ids.into_iter().map(|event| Committed { event, at }).collect())
+    }
+
+    /// Commits nothing in so many transactions that are open at the same time, so that as many connections are there.
+    pub(crate) async fn warm_up(&self, connections: usize) -> Result<(), BenchError> {
+        let open = try_join_all((0..connections).map(|_| self.unit_of_work.begin())).await?;
+        for tx in open {
+            self.unit_of_work.commit(tx).await?;
+        }
+        Ok(())
     }
 
     /// Commits a business row without an event.

@@ -61,8 +61,10 @@ pub(crate) async fn run(bench: &mut Bench<'_>) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Commits a second by clients side by side, each with the next as soon as the last is answered.
+/// Commits a second by clients side by side, each with the next as soon as the last is answered. Connections are there
+/// before the time begins.
 async fn commits(appender: &Appender, work: Work, clients: usize, span: Duration) -> Result<f64, BenchError> {
+    appender.warm_up(clients).await?;
     let begun = Instant::now();
     let mut tasks = JoinSet::new();
     for _ in 0..clients {

@@ -32,6 +32,8 @@ use crate::{
 };
 
 const PER_SECOND: usize = 200;
+/// Connections of the appender that are there from the start; a hiccup of the disk makes commits overlap.
+const CONNECTIONS: usize = 20;
 
 /// Who wakes the relay after a commit.
 #[derive(Debug, Clone, Copy)]
@@ -68,7 +70,9 @@ async fn measure(bench: &mut Bench<'_>, name: &str, wake: Wake, events: usize) -
     let cancel = CancellationToken::new();
     let relay = tokio::spawn(relay.run(cancel.clone()));
 
-    let committed = append(&Appender::new(&pool, wakeup), events).await?;
+    let appender = Appender::new(&pool, wakeup);
+    appender.warm_up(CONNECTIONS).await?;
+    let committed = append(&appender, events).await?;
     let all = || async { (timing.count() >= events && follower.count() >= events).then_some(()) };
     eventually("every event confirmed and delivered", PATIENCE, all).await?;
     cancel.cancel();
