@@ -2,7 +2,7 @@
 
 use std::{fs, net::TcpStream, time::Duration};
 
-use app_bootstrap::clock::SystemClock;
+use app_bootstrap::{clock::SystemClock, settings::RelaySettings};
 use application_core::ports::Clock;
 use serde::{Deserialize, Serialize};
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
@@ -29,6 +29,8 @@ pub struct Conditions {
     pub postgres_settings: Vec<(String, String)>,
     /// RabbitMQ's version.
     pub rabbitmq: String,
+    /// The relay's settings where a benchmark says nothing else: the defaults.
+    pub relay: String,
     /// Whether the binaries were built with optimisations.
     pub release_build: bool,
     /// Whether sizes were cut down: such figures are for trying out alone.
@@ -58,6 +60,7 @@ impl Conditions {
             postgres,
             postgres_settings,
             rabbitmq: amqp_url.and_then(broker_version).unwrap_or_else(|| "unknown".to_owned()),
+            relay: relay_defaults(),
             release_build: !cfg!(debug_assertions),
             quick,
         })
@@ -71,6 +74,7 @@ impl Conditions {
             format!("{}, {} cores, {} MiB, Linux {}", self.processor, self.cores, self.memory_mib, self.kernel),
             format!("PostgreSQL {}, RabbitMQ {}, all on one host", self.postgres, self.rabbitmq),
             settings.join(", "),
+            self.relay.clone(),
             format!("{} build, begun {}", if self.release_build { "release" } else { "DEBUG" }, self.date),
         ];
         if self.quick {
@@ -78,6 +82,14 @@ impl Conditions {
         }
         lines
     }
+}
+
+fn relay_defaults() -> String {
+    let RelaySettings { workers, max_events, min_lanes, max_run, window, lease, .. } = RelaySettings::default();
+    format!(
+        "relay: {workers} workers, claims of {max_events} events, at least {min_lanes} lanes and runs of {max_run}, \
+         window {window}, lease {lease:?}"
+    )
 }
 
 /// The time of day, UTC, to the second.

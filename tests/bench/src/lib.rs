@@ -1,8 +1,8 @@
 //! What the outbox costs and how fast it is, as ratios to limits that are measured in the same run, in turn.
 //!
 //! Figures depend on the machine; a ratio to a part of the same work, done alone a moment before, depends on it least.
-//! The limits are: P0, marking rows by primary key; P, claim and acknowledge without publishing; B, confirmed publishes
-//! without a database; B1, the same with one message in flight. Every run that publishes is checked for loss,
+//! The limits are: P0, marking rows by primary key; P, claim and acknowledge without publishing; B0, the bare client; B, confirmed publishes
+//! without a database; B1, the same with one message in flight. P0 and B0 are there to judge P and B. Every run that publishes is checked for loss,
 //! repetition and order: one that was wrong fails, however fast it was.
 //!
 //! # Adding a benchmark

@@ -8,15 +8,25 @@ use std::{
     time::{Duration, Instant},
 };
 
-use adapter_outbound::OutboxMessagePublishAdapter;
+use adapter_outbound::{
+    OutboxMessagePublishAdapter,
+    amqp::{X_AGGREGATE_ID, X_AGGREGATE_TYPE, X_EVENT_ID, X_EVENT_TYPE, X_SEQUENCE},
+    envelope::{Envelope, EnvelopeSettings},
+};
 use adapter_persistence_postgres::{Database, OutboxStoreAdapter, PostgresOutboxClaimRepository};
 use app_bootstrap::{clock::SystemClock, clock::SystemRandom};
 use application_core::{
-    outbox::{ClaimRequest, ClaimScope, ConfirmedRun, HolderName, LeaseToken, OutboxEvent, Run},
+    outbox::{ClaimRequest, ClaimScope, ConfirmedRun, HolderName, LeaseToken, OutboxEvent, PublishFailure, Run},
     ports::{Clock, MessagePublishPort, OutboxStorePort, Random},
 };
 use futures_util::{StreamExt, TryStreamExt, stream};
-use sqlx::{Connection, PgConnection, Row};
+use lapin::{
+    BasicProperties, Confirmation, Connection, ConnectionProperties,
+    options::{BasicPublishOptions, ConfirmSelectOptions},
+    types::{AMQPValue, FieldTable},
+};
+use sqlx::{Connection as _, PgConnection, Row};
+use system_tests::tap::Tap;
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
@@ -204,6 +214,49 @@ pub(crate) async fn confirms(
         .try_for_each(|()| async { Ok(()) })
         .await?;
     Ok(begun.elapsed())
+}
+
+/// Limit B0: the same messages through the AMQP client alone, encoded beforehand: a slow publisher cannot hide behind B.
+pub(crate) async fn bare_confirms(amqp_url: &str, events: &[OutboxEvent]) -> Result<Duration, BenchError> {
+    let connection = Connection::connect(amqp_url, ConnectionProperties::default()).await?;
+    let channel = connection.create_channel().await?;
+    channel.confirm_select(ConfirmSelectOptions::default()).await?;
+    let messages: Vec<_> = events.iter().map(message).collect::<Result<_, _>>()?;
+    let options = BasicPublishOptions { mandatory: true, immediate: false };
+    let begun = Instant::now();
+    stream::iter(messages)
+        .map(async |(body, properties)| {
+            let (exchange, key) = (Tap::EXCHANGE.into(), "bench.Benched".into());
+            match channel.basic_publish(exchange, key, options, &body, properties).await?.await? {
+                Confirmation::Ack(None) => Ok(()),
+                other => Err(BenchError::Publisher(format!("a bare message was not taken: {other:?}"))),
+            }
+        })
+        .buffer_unordered(WINDOW)
+        .try_for_each(|()| async { Ok(()) })
+        .await?;
+    let took = begun.elapsed();
+    connection.close(200, "done".into()).await?;
+    Ok(took)
+}
+
+/// Body and properties about as large as the publisher's.
+fn message(event: &OutboxEvent) -> Result<(Vec<u8>, BasicProperties), BenchError> {
+    let encoded = Envelope::new(&EnvelopeSettings::default()).encode(event).map_err(PublishFailure::from)?;
+    let id = event.id.to_string();
+    let text = |text: &str| AMQPValue::LongString(text.into());
+    let mut headers = FieldTable::default();
+    headers.insert(X_EVENT_ID.into(), text(&id));
+    headers.insert(X_EVENT_TYPE.into(), text(event.event_type.as_str()));
+    headers.insert(X_AGGREGATE_TYPE.into(), text(event.aggregate_type.as_str()));
+    headers.insert(X_AGGREGATE_ID.into(), text(event.aggregate_id.as_str()));
+    headers.insert(X_SEQUENCE.into(), AMQPValue::LongLongInt(event.sequence.0));
+    let properties = BasicProperties::default()
+        .with_content_type(encoded.content_type.into())
+        .with_delivery_mode(2)
+        .with_message_id(id.into())
+        .with_headers(headers);
+    Ok((encoded.body, properties))
 }
 
 async fn join<T: 'static>(mut tasks: JoinSet<Result<T, BenchError>>) -> Result<Vec<T>, BenchError> {

@@ -80,6 +80,7 @@ fn conditions(conditions: &Value) -> Option<Vec<String>> {
             text(conditions, "rabbitmq")?
         ),
         format!("- {}.", settings.collect::<Vec<_>>().join(", ")),
+        format!("- {}.", text(conditions, "relay")?),
     ];
     if quick {
         lines.push("- **Quick**: sizes cut down, one round; these figures say nothing.".to_owned());
@@ -117,7 +118,7 @@ mod tests {
 
     const REPORT: &str = r#"{
         "conditions": {"date": "2026-01-02T03:04:05Z", "processor": "P", "cores": 2, "memory_mib": 4096, "kernel": "6",
-            "postgres": "15.5", "postgres_settings": [["fsync", "on"]], "rabbitmq": "3.10.8",
+            "postgres": "15.5", "postgres_settings": [["fsync", "on"]], "rabbitmq": "3.10.8", "relay": "relay: 2 workers",
             "release_build": true, "quick": false},
         "benchmarks": [{"benchmark": "noop", "begun": "2026-01-02T03:05:00Z", "load_average": 0.5, "busy_before": 0.02,
             "took": 12.3, "failure": null}],

@@ -8,7 +8,7 @@ use system_tests::AppEnvironment;
 use crate::{
     error::BenchError,
     figures::rate,
-    limits::{WINDOW, WORKERS, claim_and_acknowledge, claims, confirms, mark_by_key},
+    limits::{WINDOW, WORKERS, bare_confirms, claim_and_acknowledge, claims, confirms, mark_by_key},
     queue::Queue,
     relays::{Drain, Relays},
     runner::Bench,
@@ -47,6 +47,8 @@ async fn spread(bench: &mut Bench<'_>, case: &str, shape: Shape, events: usize) 
     bench.record(&figure("P"), "events/s", claimed.rate);
     let confirmed = confirm_rate(bench, &claimed.events, WINDOW).await?;
     bench.record(&figure("B"), "events/s", confirmed);
+    let bare = bare_confirms(bench.stage.broker().await?.url(), &claimed.events).await?;
+    bench.record(&figure("B0"), "events/s", rate(claimed.events.len(), bare));
     let marked = mark_all(bench, shape, events).await?;
     bench.record(&figure("P0"), "events/s", marked);
 
