@@ -32,7 +32,7 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
     Benchmark {
         name: "drain",
         about: "one relay empties a backlog, against its limits",
-        within: Duration::from_mins(15),
+        within: Duration::from_mins(20),
         needs_broker: true,
         run: |bench| Box::pin(drain::run(bench)),
     },
@@ -81,7 +81,7 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
     Benchmark {
         name: "growth",
         about: "claims beside backlogs, history, gated events and open transactions",
-        within: Duration::from_mins(20),
+        within: Duration::from_mins(25),
         needs_broker: false,
         run: |bench| Box::pin(growth::run(bench)),
     },
