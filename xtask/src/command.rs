@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use crate::{Error, arch, chaos, check, demo, dev, migrate, names, output, test, tidy};
+use crate::{Error, arch, bench, chaos, check, demo, dev, migrate, names, output, test, tidy};
 
 /// A command of `cargo xtask`.
 #[derive(Debug, Clone, Copy)]
@@ -25,6 +25,7 @@ pub const COMMANDS: &[Command] = &[
     chaos::COMMAND,
     dev::COMMAND,
     migrate::COMMAND,
+    bench::COMMAND,
     arch::COMMAND,
     tidy::COMMAND,
     names::COMMAND,
