@@ -86,7 +86,7 @@ impl Backlog {
             _ => "",
         };
         let statements = format!(
-            "BEGIN; SELECT setseed(0.5); \
+            "BEGIN; SELECT setseed(0.5); SET LOCAL outbox.lanes_are_taken = 'yes'; \
              INSERT INTO outbox_event (id, sequence, aggregate_type, aggregate_id, event_type, payload) \
              SELECT (lpad(to_hex(1893456000000 + first + i), 12, '0') || '70008' || lpad(to_hex(i), 15, '0'))::uuid, \
                     nextval('outbox_event_sequence'), '{AGGREGATE_TYPE}', s.aggregate, 'Benched', s.payload::json \
@@ -129,12 +129,14 @@ pub(crate) async fn retain(database_url: &str, events: usize) -> Result<(), Benc
     while left > 0 {
         let now = left.min(AT_ONCE);
         let statement = format!(
-            "INSERT INTO outbox_event \
+            "BEGIN; SET LOCAL outbox.lanes_are_taken = 'yes'; \
+             INSERT INTO outbox_event \
                     (id, sequence, aggregate_type, aggregate_id, event_type, payload, status, created_at, published_at) \
              SELECT (lpad(to_hex(1700000000000 + n), 12, '0') || '70008' || lpad(to_hex(n), 15, '0'))::uuid, n, \
                     '{AGGREGATE_TYPE}', 'r-' || n / 10, 'Benched', {payload}::json, 'PUBLISHED', \
                     statement_timestamp() - interval '1 day', statement_timestamp() - interval '1 day' + n * interval '1 us' \
-               FROM (SELECT nextval('outbox_event_sequence') AS n FROM generate_series(1, {now}) OFFSET 0) s"
+               FROM (SELECT nextval('outbox_event_sequence') AS n FROM generate_series(1, {now}) OFFSET 0) s; \
+             COMMIT"
         );
         execute(&mut connection, statement).await?;
         left -= now;
