@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use crate::{Error, arch, check, demo, dev, migrate, names, output, test, tidy};
+use crate::{Error, arch, check, demo, dev, migrate, names, output, rename, test, tidy};
 
 /// A command of `cargo xtask`.
 #[derive(Debug, Clone, Copy)]
@@ -27,6 +27,7 @@ pub const COMMANDS: &[Command] = &[
     arch::COMMAND,
     tidy::COMMAND,
     names::COMMAND,
+    rename::COMMAND,
 ];
 
 const USAGE: u8 = 64;

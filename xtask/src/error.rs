@@ -2,6 +2,8 @@
 
 use std::{io, path::PathBuf};
 
+use crate::{rename::RenameError, tree::TreeError};
+
 /// Why a command could not do its work. Findings of a check are no error: they are in its report.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -50,6 +52,12 @@ pub enum Error {
     /// A build succeeded without the program that was asked for.
     #[error("the build made no program `{0}`")]
     NoProgram(&'static str),
+    /// The files could not be changed.
+    #[error(transparent)]
+    Tree(#[from] TreeError),
+    /// The workspace was not renamed.
+    #[error(transparent)]
+    Rename(#[from] RenameError),
 }
 
 impl Error {

@@ -23,10 +23,12 @@ pub mod migrate;
 pub mod names;
 pub mod output;
 pub mod process;
+pub mod rename;
 pub mod report;
 pub mod rust_source;
 pub mod test;
 pub mod tidy;
+pub mod tree;
 pub mod workspace;
 
 pub use command::run;
