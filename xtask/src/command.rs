@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use crate::{Error, arch, check, demo, dev, migrate, names, output, rename, test, tidy};
+use crate::{Error, arch, check, check_template, dev, migrate, names, new, output, remove_sample, rename, test, tidy};
 
 /// A command of `cargo xtask`.
 #[derive(Debug, Clone, Copy)]
@@ -19,7 +19,7 @@ pub struct Command {
 
 /// All commands, in the order of a reader's need.
 pub const COMMANDS: &[Command] = &[
-    demo::COMMAND,
+    crate::demo::COMMAND,
     check::COMMAND,
     test::COMMAND,
     dev::COMMAND,
@@ -28,6 +28,9 @@ pub const COMMANDS: &[Command] = &[
     tidy::COMMAND,
     names::COMMAND,
     rename::COMMAND,
+    remove_sample::COMMAND,
+    new::COMMAND,
+    check_template::COMMAND,
 ];
 
 const USAGE: u8 = 64;

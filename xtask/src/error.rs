@@ -2,7 +2,7 @@
 
 use std::{io, path::PathBuf};
 
-use crate::{rename::RenameError, tree::TreeError};
+use crate::{new::NewError, remove_sample::RemoveSampleError, rename::RenameError, tree::TreeError};
 
 /// Why a command could not do its work. Findings of a check are no error: they are in its report.
 #[derive(Debug, thiserror::Error)]
@@ -58,6 +58,12 @@ pub enum Error {
     /// The workspace was not renamed.
     #[error(transparent)]
     Rename(#[from] RenameError),
+    /// Nothing was made.
+    #[error(transparent)]
+    New(#[from] NewError),
+    /// The sample was not removed.
+    #[error(transparent)]
+    RemoveSample(#[from] RemoveSampleError),
 }
 
 impl Error {

@@ -14,6 +14,7 @@
 pub mod arch;
 pub mod binaries;
 pub mod check;
+pub mod check_template;
 pub mod command;
 pub mod demo;
 pub mod dev;
@@ -21,8 +22,10 @@ pub mod error;
 pub mod markdown;
 pub mod migrate;
 pub mod names;
+pub mod new;
 pub mod output;
 pub mod process;
+pub mod remove_sample;
 pub mod rename;
 pub mod report;
 pub mod rust_source;

@@ -195,7 +195,7 @@ fn leftovers(tree: &Tree) -> Vec<String> {
 }
 
 /// The names that other things have: packages of the lock file, and programs of the workspace.
-fn taken(tree: &Tree) -> BTreeSet<String> {
+pub(crate) fn taken(tree: &Tree) -> BTreeSet<String> {
     let manifests = tree.files().filter(|(path, _)| path.ends_with("Cargo.toml") || *path == "Cargo.lock");
     let names = manifests.flat_map(|(_, text)| text.lines()).filter_map(|line| line.strip_prefix("name = "));
     names.map(|name| name.trim_matches('"').to_owned()).collect()

@@ -45,7 +45,7 @@ pub fn root() -> PathBuf {
 /// # Errors
 /// [`Error::Read`] if a folder or file cannot be read, or a file is not UTF-8.
 pub fn files(root: &Path, extensions: &[&str]) -> Result<Vec<SourceFile>, Error> {
-    let wanted = |path: &Path| path.extension().is_some_and(|end| extensions.iter().any(|wanted| end == *wanted));
+    let wanted = |path: &Path| ends_in(path, extensions);
     let mut paths = Vec::new();
     collect(root, &wanted, &mut paths)?;
     paths.sort();
@@ -61,6 +61,12 @@ pub fn paths(root: &Path) -> Result<Vec<String>, Error> {
     collect(root, &|_| true, &mut paths)?;
     paths.sort();
     Ok(paths.iter().map(|path| relative(root, path)).collect())
+}
+
+/// Whether the file's name ends in one of these extensions, without the dot.
+#[must_use]
+pub fn ends_in(path: &Path, extensions: &[&str]) -> bool {
+    path.extension().is_some_and(|end| extensions.iter().any(|wanted| end == *wanted))
 }
 
 /// Reads one text file.
