@@ -186,6 +186,12 @@ impl AppProcess {
         format!("http://{}{path}", self.operations)
     }
 
+    /// Its process id; `None` once its end was seen.
+    #[must_use]
+    pub fn id(&self) -> Option<u32> {
+        self.child.id()
+    }
+
     /// What it has logged so far.
     #[must_use]
     pub fn log(&self) -> String {

@@ -1,5 +1,6 @@
-//! What the contract tests, the system tests and the demo share: processes of the binary, load, a tap on the exchange.
+//! What the contract tests, the system tests, the demo and chaos share: processes of the binary, load, a tap on the exchange.
 
+pub mod chaos;
 pub mod demo;
 pub mod lane_protocol;
 

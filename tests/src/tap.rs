@@ -1,10 +1,13 @@
 //! A tap on the exchange: sees every message that the relays publish.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
 
 use futures_util::StreamExt;
 use lapin::{
-    Connection, ConnectionProperties, ExchangeKind,
+    Connection, ConnectionProperties, Consumer, ExchangeKind,
     message::Delivery,
     options::{BasicAckOptions, BasicConsumeOptions, ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions},
     types::{AMQPValue, FieldTable},
@@ -13,6 +16,9 @@ use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 use crate::patience::pause;
+
+/// How long it may take to connect and to begin to read.
+const CONSUMED_WITHIN: Duration = Duration::from_secs(10);
 
 /// A delivery, as far as order and loss need it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +31,10 @@ pub struct Seen {
     pub aggregate: String,
     /// The place in the aggregate's order.
     pub sequence: i64,
+    /// When it arrived.
+    pub at: Instant,
+    /// Whether the broker says that it may have delivered this message before.
+    pub redelivered: bool,
 }
 
 /// A durable queue of its own on the exchange, read by a task that connects anew when it must.
@@ -90,10 +100,11 @@ async fn declare(amqp_url: &str, queue: &str) -> Result<(), lapin::Error> {
 }
 
 async fn read(amqp_url: &str, queue: &str, sink: &Mutex<Vec<Seen>>) -> Result<(), lapin::Error> {
-    let connection = Connection::connect(amqp_url, ConnectionProperties::default()).await?;
-    let channel = connection.create_channel().await?;
-    let options = BasicConsumeOptions::default();
-    let mut deliveries = channel.basic_consume(queue.into(), "tap".into(), options, FieldTable::default()).await?;
+    // A broker that is killed in the middle of a handshake leaves the client waiting for ever.
+    let Ok(consumed) = tokio::time::timeout(CONSUMED_WITHIN, consume(amqp_url, queue)).await else {
+        return Ok(());
+    };
+    let (_connection, mut deliveries) = consumed?;
     while let Some(delivery) = deliveries.next().await {
         let delivery = delivery?;
         if let Some(seen) = seen(&delivery) {
@@ -102,6 +113,14 @@ async fn read(amqp_url: &str, queue: &str, sink: &Mutex<Vec<Seen>>) -> Result<()
         delivery.ack(BasicAckOptions::default()).await?;
     }
     Ok(())
+}
+
+async fn consume(amqp_url: &str, queue: &str) -> Result<(Connection, Consumer), lapin::Error> {
+    let connection = Connection::connect(amqp_url, ConnectionProperties::default()).await?;
+    let channel = connection.create_channel().await?;
+    let options = BasicConsumeOptions::default();
+    let deliveries = channel.basic_consume(queue.into(), "tap".into(), options, FieldTable::default()).await?;
+    Ok((connection, deliveries))
 }
 
 fn seen(delivery: &Delivery) -> Option<Seen> {
@@ -118,5 +137,7 @@ fn seen(delivery: &Delivery) -> Option<Seen> {
         event_type: properties.kind().as_ref().map(ToString::to_string).unwrap_or_default(),
         aggregate: format!("{}/{}", text("x-aggregate-type")?, text("x-aggregate-id")?),
         sequence: text("x-sequence")?.parse().ok()?,
+        at: Instant::now(),
+        redelivered: delivery.redelivered,
     })
 }

@@ -23,7 +23,20 @@ impl Binaries {
     /// # Errors
     /// If the build fails.
     pub fn build(root: &Path) -> Result<Self, Error> {
-        let output = process::output_of(process::cargo(root).arg("build").args(PROGRAMS).arg(MESSAGES))?;
+        Self::built_by(process::cargo(root).arg("build").args(PROGRAMS))
+    }
+
+    /// Builds the programs of these packages with optimisations.
+    ///
+    /// # Errors
+    /// If the build fails.
+    pub fn build_in_release(root: &Path, packages: &[&str]) -> Result<Self, Error> {
+        let packages = packages.iter().flat_map(|package| ["--package", package]);
+        Self::built_by(process::cargo(root).args(["build", "--release", "--bins"]).args(packages))
+    }
+
+    fn built_by(build: &mut Command) -> Result<Self, Error> {
+        let output = process::output_of(build.arg(MESSAGES))?;
         let mut binaries = Self::default();
         output.lines().for_each(|line| {
             binaries.read(line);

@@ -2,7 +2,9 @@
 
 use std::process::ExitCode;
 
-use crate::{Error, arch, check, check_template, dev, migrate, names, new, output, remove_sample, rename, test, tidy};
+use crate::{
+    Error, arch, bench, check, check_template, dev, migrate, names, new, output, remove_sample, rename, test, tidy,
+};
 
 /// A command of `cargo xtask`.
 #[derive(Debug, Clone, Copy)]
@@ -22,8 +24,10 @@ pub const COMMANDS: &[Command] = &[
     crate::demo::COMMAND,
     check::COMMAND,
     test::COMMAND,
+    crate::chaos::COMMAND,
     dev::COMMAND,
     migrate::COMMAND,
+    bench::COMMAND,
     arch::COMMAND,
     tidy::COMMAND,
     names::COMMAND,

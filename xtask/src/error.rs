@@ -29,6 +29,23 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
+    /// A file could not be written.
+    #[error("cannot write {}", .path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        #[source]
+        source: io::Error,
+    },
+    /// Something that was read is not what it should be.
+    #[error("the {what} cannot be used: expected {expected}")]
+    Unreadable {
+        /// What was read.
+        what: &'static str,
+        /// What it should be.
+        expected: &'static str,
+    },
     /// A program could not be started or waited for.
     #[error("cannot run `{program}`")]
     Run {

@@ -12,7 +12,9 @@
 //! 3. Plant a violation in a unit test beside it.
 
 pub mod arch;
+pub mod bench;
 pub mod binaries;
+pub mod chaos;
 pub mod check;
 pub mod check_template;
 pub mod command;

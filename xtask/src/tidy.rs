@@ -46,6 +46,11 @@ pub const ALLOWED: &[Allowed] = &[
     },
     // sample-only: begin
     Allowed {
+        path: "tests/src/chaos/timer.rs",
+        what: "sleep",
+        reason: "faults begin late and last a while, clients are paced: no effect is waited for",
+    },
+    Allowed {
         path: "tests/system/faults.rs",
         what: "sleep",
         reason: "a fault lasts for a while: no effect is waited for",

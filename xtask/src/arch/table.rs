@@ -64,6 +64,19 @@ pub const CRATES: &[CrateRule] = &[
         build: &[],
         dev: &[],
     },
+    CrateRule {
+        name: "benchmarks",
+        normal: &[
+            CORE,
+            "adapter-persistence-postgres",
+            "adapter-outbound",
+            "app-bootstrap",
+            "system-tests",
+            "test-support",
+        ],
+        build: &[],
+        dev: &[],
+    },
     CrateRule { name: "xtask", normal: &[], build: &[], dev: &[] },
 ];
 
@@ -76,21 +89,27 @@ pub struct Home {
     pub homes: &'static [&'static str],
 }
 
-const SQL_HOMES: &[&str] = &["adapter-persistence-postgres", "test-support", "system-tests"];
+const SQL_HOMES: &[&str] = &["adapter-persistence-postgres", "test-support", "system-tests", "benchmarks"];
 
 /// Where a technology lives. A crate that is not listed may be used anywhere but in the core.
 pub const HOMES: &[Home] = &[
     // A context brings its own persistence adapter; the bootstrap opens the pool.
-    Home { external: "sea-orm", homes: &["adapter-persistence-postgres", CONTEXT, "app-bootstrap", "system-tests"] },
+    Home {
+        external: "sea-orm",
+        homes: &["adapter-persistence-postgres", CONTEXT, "app-bootstrap", "system-tests", "benchmarks"],
+    },
     Home { external: "sqlx", homes: SQL_HOMES },
     Home { external: "tokio-postgres", homes: SQL_HOMES },
     // The bootstrap adds the application's own history of migrations.
     Home { external: "refinery", homes: &["adapter-persistence-postgres", "app-bootstrap"] },
     Home { external: "refinery-core", homes: &["adapter-persistence-postgres", "app-bootstrap"] },
-    Home { external: "lapin", homes: &["adapter-inbound", "adapter-outbound", "test-support", "system-tests"] },
+    Home {
+        external: "lapin",
+        homes: &["adapter-inbound", "adapter-outbound", "test-support", "system-tests", "benchmarks"],
+    },
     Home { external: "axum", homes: &["adapter-inbound", "app-bootstrap", CONTEXT] },
     Home { external: "tower-http", homes: &["adapter-inbound", "app-bootstrap", CONTEXT] },
-    Home { external: "reqwest", homes: &["system-tests"] },
+    Home { external: "reqwest", homes: &["system-tests", "benchmarks"] },
     Home { external: "config", homes: &["app-bootstrap"] },
     Home { external: "clap", homes: &["app-bootstrap"] },
     Home { external: "metrics", homes: &["app-bootstrap"] },

@@ -1,0 +1,216 @@
+//! Claims under 2,000 appended events a second while somebody else keeps a transaction open.
+
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use adapter_persistence_postgres::Database;
+use app_bootstrap::clock::SystemClock;
+use application_core::{
+    outbox::EventId,
+    ports::{Clock, OutboxStorePort},
+};
+use sqlx::{Connection, PgConnection};
+use system_tests::eventually;
+use tokio::{task::JoinSet, time::MissedTickBehavior};
+
+use super::{POLLS, polls, store};
+use crate::{
+    appender::{Appender, Nobody, fresh_aggregate},
+    error::BenchError,
+    figures::{millis, number, percentile},
+    limits::{confirmed, request, settle},
+    runner::Bench,
+    seed::count,
+    stage::{PATIENCE, connect, execute},
+    verdict::check,
+};
+
+/// Clients that append; each commits four events of their own aggregates every eight milliseconds.
+const CLIENTS: usize = 4;
+const EVENTS: usize = 4;
+const EVERY: Duration = Duration::from_millis(8);
+/// Events a second that these clients are to append.
+const ASKED: f64 = 2_000.0;
+/// Workers that claim and acknowledge.
+const WORKERS: usize = 2;
+
+/// What somebody keeps open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Held {
+    /// A snapshot: a REPEATABLE READ transaction that has read something.
+    Snapshot,
+    /// A transaction that has written a row.
+    Writer,
+}
+
+impl Held {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Snapshot => "snapshot",
+            Self::Writer => "writer",
+        }
+    }
+
+    async fn open(self, database_url: &str) -> Result<PgConnection, BenchError> {
+        let mut connection = PgConnection::connect(database_url).await?;
+        let statements = match self {
+            Self::Snapshot => "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM outbox_lane",
+            Self::Writer => "BEGIN; INSERT INTO bench_business (id, body) VALUES (gen_random_uuid(), 'held')",
+        };
+        execute(&mut connection, statements.to_owned()).await?;
+        Ok(connection)
+    }
+}
+
+/// Without anything held for a while, then with it for three leases and three minutes, in three parts.
+pub(super) async fn run(bench: &mut Bench<'_>, held: Held) -> Result<(), BenchError> {
+    // Three leases are 90 s; three parts of a minute are longer.
+    let part = bench.time(Duration::from_mins(1), Duration::from_secs(2));
+    let base = bench.time(Duration::from_secs(30), Duration::from_secs(2));
+    let figure = |name: &str| format!("growth.{}.{name}", held.name());
+    let database = bench.stage.database("held").await?;
+    let pool = connect(database.url()).await?;
+    Appender::new(&pool, Arc::new(Nobody)).warm_up(CLIENTS + WORKERS).await?;
+    let load = Load::start(&pool);
+    let clock = SystemClock::new();
+    // Caches fill and plans settle before anything counts.
+    clock.sleep(base / 3).await;
+    load.take();
+    clock.sleep(base).await;
+    let without = load.take();
+    bench.record_known(&figure("p99_before"), "ms", without.p99);
+    let open = held.open(database.url()).await?;
+    for _ in 0..bench.rounds() {
+        load.take();
+        clock.sleep(part).await;
+        let with = load.take();
+        bench.record(&figure("appended"), "events/s", number(with.appended) / part.as_secs_f64());
+        let least = number(with.published.min(with.appended)) / part.as_secs_f64();
+        bench.record(&figure("kept_up"), "ratio", least / ASKED);
+        bench.record_known(&figure("p99"), "ms", with.p99);
+        let ratio = with.p99.zip(without.p99).map(|(with, without)| with / without);
+        bench.record_known(&figure("p99_ratio"), "ratio", ratio);
+    }
+    let published = load.finish(database.url()).await?;
+    let empty = polls(&pool, POLLS).await?;
+    bench.record(&figure("poll"), "ms", empty);
+    drop(open);
+    pool.close().await;
+    check(&figure("claims"), database.url(), published).await
+}
+
+/// Appenders and claimers at work.
+struct Load {
+    shared: Arc<Shared>,
+    tasks: JoinSet<Result<(), BenchError>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    appending: AtomicBool,
+    claiming: AtomicBool,
+    appended: AtomicUsize,
+    published: AtomicUsize,
+    /// Times of the claims that found something, in milliseconds.
+    claims: Mutex<Vec<f64>>,
+    order: Mutex<Vec<EventId>>,
+}
+
+/// What happened since the last look.
+struct Part {
+    appended: usize,
+    published: usize,
+    p99: Option<f64>,
+}
+
+impl Load {
+    fn start(pool: &Database) -> Self {
+        let shared = Arc::new(Shared::default());
+        shared.appending.store(true, Ordering::Relaxed);
+        shared.claiming.store(true, Ordering::Relaxed);
+        let mut tasks = JoinSet::new();
+        for _ in 0..CLIENTS {
+            tasks.spawn(append(Appender::new(pool, Arc::new(Nobody)), Arc::clone(&shared)));
+        }
+        for _ in 0..WORKERS {
+            tasks.spawn(claim(store(pool), Arc::clone(&shared)));
+        }
+        Self { shared, tasks }
+    }
+
+    fn take(&self) -> Part {
+        let mut claims = std::mem::take(&mut *self.shared.claims.lock().unwrap_or_else(PoisonError::into_inner));
+        claims.sort_by(f64::total_cmp);
+        Part {
+            appended: self.shared.appended.swap(0, Ordering::Relaxed),
+            published: self.shared.published.swap(0, Ordering::Relaxed),
+            p99: percentile(&claims, 0.99),
+        }
+    }
+
+    /// Stops appending, waits until everything is published, and returns the events in the order of publishing.
+    async fn finish(mut self, database_url: &str) -> Result<Vec<EventId>, BenchError> {
+        self.shared.appending.store(false, Ordering::Relaxed);
+        for _ in 0..CLIENTS {
+            self.join_one().await?;
+        }
+        let drained = || async {
+            let mut connection = PgConnection::connect(database_url).await.ok()?;
+            let lanes =
+                count(&mut connection, "SELECT count(*) FROM (SELECT FROM outbox_lane LIMIT 1) l").await.ok()?;
+            (lanes == 0).then_some(())
+        };
+        eventually("an empty outbox", PATIENCE, drained).await?;
+        self.shared.claiming.store(false, Ordering::Relaxed);
+        for _ in 0..WORKERS {
+            self.join_one().await?;
+        }
+        Ok(std::mem::take(&mut *self.shared.order.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    /// Appenders end first: claimers go on until they are told.
+    async fn join_one(&mut self) -> Result<(), BenchError> {
+        match self.tasks.join_next().await {
+            Some(ended) => ended.map_err(std::io::Error::other)?,
+            None => Ok(()),
+        }
+    }
+}
+
+async fn append(appender: Appender, shared: Arc<Shared>) -> Result<(), BenchError> {
+    let mut pace = tokio::time::interval(EVERY);
+    pace.set_missed_tick_behavior(MissedTickBehavior::Burst);
+    while shared.appending.load(Ordering::Relaxed) {
+        pace.tick().await;
+        let aggregates: [String; EVENTS] = std::array::from_fn(|_| fresh_aggregate());
+        appender.append(&aggregates).await?;
+        shared.appended.fetch_add(EVENTS, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+async fn claim(store: Arc<dyn OutboxStorePort>, shared: Arc<Shared>) -> Result<(), BenchError> {
+    let clock = SystemClock::new();
+    while shared.claiming.load(Ordering::Relaxed) {
+        let request = request(1.0);
+        let begun = Instant::now();
+        let runs = store.claim(&request).await?;
+        let took = millis(begun.elapsed());
+        if runs.is_empty() {
+            clock.sleep(Duration::from_millis(20)).await;
+            continue;
+        }
+        shared.claims.lock().unwrap_or_else(PoisonError::into_inner).push(took);
+        let ids: Vec<_> = runs.iter().flat_map(|run| run.events.iter().map(|event| event.id)).collect();
+        let events = ids.len();
+        shared.order.lock().unwrap_or_else(PoisonError::into_inner).extend(ids);
+        settle(&*store, request.token, &runs.iter().map(confirmed).collect::<Vec<_>>()).await?;
+        shared.published.fetch_add(events, Ordering::Relaxed);
+    }
+    Ok(())
+}

@@ -1,0 +1,144 @@
+//! Under which conditions a run was made: without them no figure means anything.
+
+use std::{fs, net::TcpStream, time::Duration};
+
+use app_bootstrap::{clock::SystemClock, settings::RelaySettings};
+use application_core::ports::Clock;
+use serde::{Deserialize, Serialize};
+use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
+use time::format_description::well_known::Rfc3339;
+
+use crate::{error::BenchError, stage::POSTGRES_SETTINGS};
+
+/// The machine, the versions and the settings of a report.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Conditions {
+    /// When the report was begun, UTC.
+    pub date: String,
+    /// The processor's name.
+    pub processor: String,
+    /// Processors that may be used.
+    pub cores: usize,
+    /// Memory in MiB.
+    pub memory_mib: u64,
+    /// The kernel.
+    pub kernel: String,
+    /// PostgreSQL's version.
+    pub postgres: String,
+    /// PostgreSQL's settings, as the server reports them.
+    pub postgres_settings: Vec<(String, String)>,
+    /// RabbitMQ's version.
+    pub rabbitmq: String,
+    /// The relay's settings where a benchmark says nothing else: the defaults.
+    pub relay: String,
+    /// Whether the binaries were built with optimisations.
+    pub release_build: bool,
+    /// Whether sizes were cut down: such figures are for trying out alone.
+    pub quick: bool,
+}
+
+impl Conditions {
+    pub(crate) async fn of(database_url: &str, amqp_url: Option<&str>, quick: bool) -> Result<Self, BenchError> {
+        let mut connection = PgConnection::connect(database_url).await?;
+        let postgres = sqlx::query("SHOW server_version").fetch_one(&mut connection).await?.try_get(0)?;
+        let mut postgres_settings = Vec::new();
+        let stated = ["fsync", "synchronous_commit", "full_page_writes"].into_iter();
+        for name in stated.chain(POSTGRES_SETTINGS.iter().map(|(name, _)| *name)) {
+            let show = format!("SELECT coalesce(current_setting('{name}', true), 'unset')");
+            let value = sqlx::query(AssertSqlSafe(show)).fetch_one(&mut connection).await?.try_get(0)?;
+            postgres_settings.push((name.to_owned(), value));
+        }
+        Ok(Self {
+            date: now(),
+            processor: field("/proc/cpuinfo", "model name").unwrap_or_else(|| "unknown".to_owned()),
+            cores: std::thread::available_parallelism().map_or(0, usize::from),
+            memory_mib: field("/proc/meminfo", "MemTotal")
+                .and_then(|text| text.split_whitespace().next()?.parse::<u64>().ok())
+                .unwrap_or(0)
+                / 1_024,
+            kernel: fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned(),
+            postgres,
+            postgres_settings,
+            rabbitmq: amqp_url.and_then(broker_version).unwrap_or_else(|| "unknown".to_owned()),
+            relay: relay_defaults(),
+            release_build: !cfg!(debug_assertions),
+            quick,
+        })
+    }
+
+    /// The conditions as lines for a reader.
+    #[must_use]
+    pub fn lines(&self) -> Vec<String> {
+        let settings: Vec<_> = self.postgres_settings.iter().map(|(name, value)| format!("{name} = {value}")).collect();
+        let mut lines = vec![
+            format!("{}, {} cores, {} MiB, Linux {}", self.processor, self.cores, self.memory_mib, self.kernel),
+            format!("PostgreSQL {}, RabbitMQ {}, all on one host", self.postgres, self.rabbitmq),
+            settings.join(", "),
+            self.relay.clone(),
+            format!("{} build, begun {}", if self.release_build { "release" } else { "DEBUG" }, self.date),
+        ];
+        if self.quick {
+            lines.push("QUICK: sizes cut down, one round; these figures say nothing".to_owned());
+        }
+        lines
+    }
+}
+
+fn relay_defaults() -> String {
+    let RelaySettings { workers, max_events, min_lanes, max_run, window, lease, .. } = RelaySettings::default();
+    format!(
+        "relay: {workers} workers, claims of {max_events} events, at least {min_lanes} lanes and runs of {max_run}, \
+         window {window}, lease {lease:?}"
+    )
+}
+
+/// The time of day, UTC, to the second.
+pub(crate) fn now() -> String {
+    let now = SystemClock::new().now();
+    now.replace_nanosecond(0).unwrap_or(now).format(&Rfc3339).unwrap_or_default()
+}
+
+fn field(file: &str, name: &str) -> Option<String> {
+    let text = fs::read_to_string(file).ok()?;
+    let line = text.lines().find(|line| line.starts_with(name))?;
+    line.split_once(':').map(|(_, value)| value.trim().to_owned())
+}
+
+/// The version that the broker tells in its first frame, before anybody has logged in.
+fn broker_version(amqp_url: &str) -> Option<String> {
+    use std::io::{Read, Write};
+    let url = url::Url::parse(amqp_url).ok()?;
+    let address = (url.host_str()?, url.port().unwrap_or(5_672));
+    let mut stream = TcpStream::connect(address).ok()?;
+    stream.set_read_timeout(Some(Duration::from_secs(2))).ok()?;
+    stream.write_all(b"AMQP\0\0\x09\x01").ok()?;
+    let mut frame = [0; 2_048];
+    let length = stream.read(&mut frame).ok()?;
+    version_in(frame.get(..length)?)
+}
+
+/// The long string that follows the key `version` in a table of server properties.
+fn version_in(frame: &[u8]) -> Option<String> {
+    const KEY: &[u8] = b"\x07versionS";
+    let after = frame.windows(KEY.len()).position(|window| window == KEY)? + KEY.len();
+    let length = frame.get(after..after + 4)?.iter().fold(0, |sum, byte| sum * 256 + usize::from(*byte));
+    String::from_utf8(frame.get(after + 4..after + 4 + length)?.to_vec()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_brokers_version_is_found_among_its_properties() {
+        let frame = b"\x01..\x07productS\0\0\0\x08RabbitMQ\x07versionS\0\0\0\x063.10.8\xce";
+        assert_eq!(version_in(frame).as_deref(), Some("3.10.8"));
+        assert_eq!(version_in(b"\x07versionS\0\0\0\x09short"), None);
+    }
+
+    #[test]
+    fn quick_and_debug_figures_say_so() {
+        let lines = Conditions { quick: true, ..Conditions::default() }.lines().join("\n");
+        assert!(lines.contains("DEBUG") && lines.contains("QUICK"), "{lines}");
+    }
+}

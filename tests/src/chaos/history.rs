@@ -1,0 +1,31 @@
+//! Published events of long ago, for the leader to clean.
+
+use sqlx::{PgConnection, Row};
+
+/// How much is added at a time; with the batches of the fleet's settings its cleaning takes a while.
+const EVENTS: i64 = 4_000;
+
+#[derive(Debug)]
+pub(crate) struct History(pub(crate) PgConnection);
+
+impl History {
+    pub(crate) async fn add(&mut self) -> Result<(), sqlx::Error> {
+        let add = "INSERT INTO outbox_event
+                       (id, sequence, aggregate_type, aggregate_id, event_type, payload, status, created_at, published_at)
+                   SELECT gen_random_uuid(), nextval('outbox_event_sequence'), 'history', n::text, 'aged', '{}',
+                          'PUBLISHED', statement_timestamp() - interval '60 days', statement_timestamp() - interval '60 days'
+                     FROM generate_series(1, $1) n";
+        sqlx::query(add).bind(EVENTS).execute(&mut self.0).await.map(drop)
+    }
+
+    pub(crate) async fn left(&mut self) -> Result<i64, sqlx::Error> {
+        let count = "SELECT count(*) FROM outbox_event WHERE published_at < statement_timestamp() - interval '59 days'";
+        sqlx::query(count).fetch_one(&mut self.0).await?.try_get(0)
+    }
+
+    /// Who leads maintenance now.
+    pub(crate) async fn leader(&mut self) -> Result<Option<String>, sqlx::Error> {
+        let leader = "SELECT holder FROM outbox_leader WHERE expires_at > statement_timestamp() LIMIT 1";
+        sqlx::query(leader).fetch_optional(&mut self.0).await?.map(|row| row.try_get(0)).transpose()
+    }
+}
