@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn copy_is_new_and_each_step_begins_with_everything_committed() {
-        let from = planted(&[("a/b.rs", "x"), ("target/debug/y", "y")]);
+        let from = planted(&[("a/b.rs", "x"), ("target/debug/y", "y"), (".git", "gitdir: elsewhere")]);
         let folder = from.path().join("target/copy");
         copy(from.path(), &folder).unwrap();
         std::fs::write(folder.join("left over"), "").unwrap();

@@ -7,7 +7,7 @@ use std::{
 
 use crate::Error;
 
-/// Folders that hold nothing a person wrote.
+/// Folders that hold nothing a person wrote. In a linked worktree `.git` is a file, which leads to another checkout's.
 const SKIPPED: &[&str] = &["target", ".git", ".dev", "node_modules"];
 
 /// A text file of the workspace.
@@ -94,10 +94,11 @@ fn collect(folder: &Path, wanted: &dyn Fn(&Path) -> bool, paths: &mut Vec<PathBu
         let entry = entry.map_err(failed)?;
         let path = entry.path();
         let kind = entry.file_type().map_err(failed)?;
+        if SKIPPED.contains(&entry.file_name().to_string_lossy().as_ref()) {
+            continue;
+        }
         if kind.is_dir() {
-            if !SKIPPED.contains(&entry.file_name().to_string_lossy().as_ref()) {
-                collect(&path, wanted, paths)?;
-            }
+            collect(&path, wanted, paths)?;
         } else if kind.is_file() && wanted(&path) {
             paths.push(path);
         }
