@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use adapter_persistence_postgres::PostgresOutboxClaimRepository;
+use application_core::outbox::OnPublish;
 
 use crate::{
     benchmarks::drain::WITHIN,
@@ -64,7 +64,7 @@ struct Costed {
 
 /// Limit P, with history kept.
 async fn of_claims(bench: &mut Bench<'_>, events: usize) -> Result<Costed, BenchError> {
-    let (costed, used) = costed_claims(bench, events, |repository| repository).await?;
+    let (costed, used) = costed_claims(bench, events, OnPublish::Keep).await?;
     bench.record_known("cost.wal.kept", "bytes an event", used.map(|used| used.wal_bytes / number(events)));
     bench.record_known("cost.cpu.P", "s per 1,000", costed.cpu.map(|cpu| cpu * 1e3 / number(events)));
     Ok(costed)
@@ -72,7 +72,7 @@ async fn of_claims(bench: &mut Bench<'_>, events: usize) -> Result<Costed, Bench
 
 /// Limit P, with events deleted when they are published.
 async fn deleting(bench: &mut Bench<'_>, events: usize) -> Result<(), BenchError> {
-    let (_, used) = costed_claims(bench, events, PostgresOutboxClaimRepository::deleting_published).await?;
+    let (_, used) = costed_claims(bench, events, OnPublish::Delete).await?;
     bench.record_known("cost.wal.deleted", "bytes an event", used.map(|used| used.wal_bytes / number(events)));
     Ok(())
 }
@@ -80,7 +80,7 @@ async fn deleting(bench: &mut Bench<'_>, events: usize) -> Result<(), BenchError
 async fn costed_claims(
     bench: &Bench<'_>,
     events: usize,
-    settle: impl FnOnce(PostgresOutboxClaimRepository) -> PostgresOutboxClaimRepository,
+    on_publish: OnPublish,
 ) -> Result<(Costed, Option<Usage>), BenchError> {
     let database = bench.stage.database("cost").await?;
     let backlog = Backlog::insert(database.url(), Shape::TenEach, events, Payload::Bytes(PAYLOAD_BYTES)).await?;
@@ -89,7 +89,7 @@ async fn costed_claims(
     let mut statements = Statements::of(database.url()).await?;
     statements.reset().await?;
     let before = own_cpu_seconds();
-    let of = claim_and_acknowledge(settle(claims(&pool)), WORKERS, events).await?;
+    let of = claim_and_acknowledge(claims(&pool).on_publish(on_publish), WORKERS, events).await?;
     let cpu = own_cpu_since(before);
     let used = statements.usage("%outbox\\_%").await?;
     pool.close().await;
