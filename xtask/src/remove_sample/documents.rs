@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// What stands where a sentence named something that is gone.
-const INSTEAD: &str = "(gone with the sample)";
+const INSTEAD: &str = "a test that went with the sample";
 
 /// Takes out of every document the names of tests and files that were there before and are not any more.
 pub(super) fn take_out(tree: &mut Tree, before: &Index) {
@@ -73,7 +73,10 @@ mod tests {
     #[test]
     fn sentence_loses_a_name_of_its_list_or_says_that_it_is_gone() {
         assert_eq!(cleaned("Shown by `gone_a`, and `here_b`.\n"), "Shown by `here_b`.\n");
-        assert_eq!(cleaned("The kill, which `gone_a` shows.\n"), "The kill, which (gone with the sample) shows.\n");
+        assert_eq!(
+            cleaned("The kill, which `gone_a` shows.\n"),
+            "The kill, which a test that went with the sample shows.\n"
+        );
     }
 
     #[test]
