@@ -5,6 +5,7 @@ use sqlx::{Connection, PgConnection, Row};
 use test_support::checker::DeliveryChecker;
 use uuid::Uuid;
 
+// sample-only: begin
 /// Counts at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -21,6 +22,7 @@ pub struct Counts {
     /// Events whose effect was applied.
     pub applied: i64,
 }
+// sample-only: end
 
 /// Looks into the database.
 #[derive(Debug)]
@@ -37,6 +39,7 @@ impl Tally {
         Ok(Self { connection: PgConnection::connect(database_url).await? })
     }
 
+    // sample-only: begin
     /// Counts.
     ///
     /// # Errors
@@ -62,6 +65,7 @@ impl Tally {
             applied: row.try_get(5)?,
         })
     }
+    // sample-only: end
 
     /// How many events this holder has under a lease.
     ///

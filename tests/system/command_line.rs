@@ -4,7 +4,7 @@ use sqlx::{Connection, PgConnection};
 use system_tests::AppEnvironment;
 use test_support::servers::{Options, private};
 
-use crate::world::{Outcome, run};
+use crate::commands::{Outcome, run};
 
 /// An environment in which no server is reached.
 fn nowhere(directory: &tempfile::TempDir) -> AppEnvironment {

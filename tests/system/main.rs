@@ -1,6 +1,7 @@
 //! The whole system: real processes, real servers, real signals.
 
 mod command_line;
+mod commands;
 mod faults;
 mod operations;
 mod outbox_reaper_wiring;

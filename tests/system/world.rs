@@ -1,8 +1,6 @@
 //! What every test here starts from: servers, a database and a virtual host of its own, and an environment for processes.
 
 use std::{
-    error::Error,
-    process::ExitStatus,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -28,10 +26,8 @@ use tokio::{
 };
 use uuid::Uuid;
 
-pub(crate) type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
+pub(crate) use crate::commands::{Outcome, PATIENCE, run};
 
-/// How long anything may take before a test gives up; nothing is asserted about time itself.
-pub(crate) const PATIENCE: Duration = Duration::from_mins(2);
 /// The portfolio of all work logs.
 pub(crate) const PORTFOLIO: Uuid = Uuid::from_u128(0x0f3c_52f6_31a9_4f0b_8a54_7c1d_2f9e_6b01);
 
@@ -241,11 +237,6 @@ impl Load {
 /// Completes one work log, which has three events.
 pub(crate) async fn complete_one(process: &AppProcess, key: &str) -> Outcome<Uuid> {
     Ok(WorkLoad::new(urls(&[process]), PATIENCE).complete_one(PORTFOLIO, key, 25).await?)
-}
-
-/// Runs a command to its end, which must come.
-pub(crate) async fn run(environment: &AppEnvironment, arguments: &[&str]) -> Outcome<(ExitStatus, String)> {
-    Ok(tokio::time::timeout(PATIENCE, environment.run(arguments)).await??)
 }
 
 /// Reads a page of the operations HTTP.

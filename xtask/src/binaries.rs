@@ -87,11 +87,11 @@ mod tests {
     #[test]
     fn only_programs_are_remembered() {
         let mut binaries = Binaries::default();
-        assert!(binaries.read(&message("app", "bin", false)));
+        assert!(binaries.read(&message("server", "bin", false)));
         assert!(binaries.read(&message("demo", "bin", true)));
         assert!(binaries.read(&message("contract", "test", true)));
-        assert!(!binaries.read("   Compiling app-bootstrap v0.1.0"));
-        assert_eq!(binaries.command(Path::new("/"), "app").unwrap().get_program(), "/x/app");
+        assert!(!binaries.read("   Compiling server v0.1.0"));
+        assert_eq!(binaries.command(Path::new("/"), "server").unwrap().get_program(), "/x/server");
         assert!(matches!(binaries.command(Path::new("/"), "demo"), Err(Error::NoProgram("demo"))));
     }
 }

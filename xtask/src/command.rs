@@ -2,7 +2,9 @@
 
 use std::process::ExitCode;
 
-use crate::{Error, arch, bench, chaos, check, demo, dev, migrate, names, output, test, tidy};
+use crate::{
+    Error, arch, bench, check, check_template, dev, migrate, names, new, output, remove_sample, rename, test, tidy,
+};
 
 /// A command of `cargo xtask`.
 #[derive(Debug, Clone, Copy)]
@@ -19,16 +21,20 @@ pub struct Command {
 
 /// All commands, in the order of a reader's need.
 pub const COMMANDS: &[Command] = &[
-    demo::COMMAND,
+    crate::demo::COMMAND,
     check::COMMAND,
     test::COMMAND,
-    chaos::COMMAND,
+    crate::chaos::COMMAND,
     dev::COMMAND,
     migrate::COMMAND,
     bench::COMMAND,
     arch::COMMAND,
     tidy::COMMAND,
     names::COMMAND,
+    rename::COMMAND,
+    remove_sample::COMMAND,
+    new::COMMAND,
+    check_template::COMMAND,
 ];
 
 const USAGE: u8 = 64;

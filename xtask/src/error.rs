@@ -2,6 +2,8 @@
 
 use std::{io, path::PathBuf};
 
+use crate::{new::NewError, remove_sample::RemoveSampleError, rename::RenameError, tree::TreeError};
+
 /// Why a command could not do its work. Findings of a check are no error: they are in its report.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -67,6 +69,18 @@ pub enum Error {
     /// A build succeeded without the program that was asked for.
     #[error("the build made no program `{0}`")]
     NoProgram(&'static str),
+    /// The files could not be changed.
+    #[error(transparent)]
+    Tree(#[from] TreeError),
+    /// The workspace was not renamed.
+    #[error(transparent)]
+    Rename(#[from] RenameError),
+    /// Nothing was made.
+    #[error(transparent)]
+    New(#[from] NewError),
+    /// The sample was not removed.
+    #[error(transparent)]
+    RemoveSample(#[from] RemoveSampleError),
 }
 
 impl Error {

@@ -44,6 +44,7 @@ pub const ALLOWED: &[Allowed] = &[
         what: "sleep",
         reason: "it is the one place of its tests that waits for a condition with a deadline",
     },
+    // sample-only: begin
     Allowed {
         path: "tests/src/chaos/timer.rs",
         what: "sleep",
@@ -55,6 +56,7 @@ pub const ALLOWED: &[Allowed] = &[
         reason: "a fault lasts for a while: no effect is waited for",
     },
     Allowed { path: "tests/system/world.rs", what: "sleep", reason: "it paces the load" },
+    // sample-only: end
     Allowed {
         path: "crates/application-core/src/usecases/publish_pending_outbox_events/tests.rs",
         what: "sleep",

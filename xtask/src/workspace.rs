@@ -7,7 +7,7 @@ use std::{
 
 use crate::Error;
 
-/// Folders that hold nothing a person wrote.
+/// Folders that hold nothing a person wrote. In a linked worktree `.git` is a file, which leads to another checkout's.
 const SKIPPED: &[&str] = &["target", ".git", ".dev", "node_modules"];
 
 /// A text file of the workspace.
@@ -45,10 +45,28 @@ pub fn root() -> PathBuf {
 /// # Errors
 /// [`Error::Read`] if a folder or file cannot be read, or a file is not UTF-8.
 pub fn files(root: &Path, extensions: &[&str]) -> Result<Vec<SourceFile>, Error> {
+    let wanted = |path: &Path| ends_in(path, extensions);
     let mut paths = Vec::new();
-    collect(root, extensions, &mut paths)?;
+    collect(root, &wanted, &mut paths)?;
     paths.sort();
     paths.into_iter().map(|path| read(root, &path)).collect()
+}
+
+/// The paths of all files under the root, sorted, with `/` between the parts.
+///
+/// # Errors
+/// [`Error::Read`] if a folder cannot be read.
+pub fn paths(root: &Path) -> Result<Vec<String>, Error> {
+    let mut paths = Vec::new();
+    collect(root, &|_| true, &mut paths)?;
+    paths.sort();
+    Ok(paths.iter().map(|path| relative(root, path)).collect())
+}
+
+/// Whether the file's name ends in one of these extensions, without the dot.
+#[must_use]
+pub fn ends_in(path: &Path, extensions: &[&str]) -> bool {
+    path.extension().is_some_and(|end| extensions.iter().any(|wanted| end == *wanted))
 }
 
 /// Reads one text file.
@@ -61,22 +79,27 @@ pub fn read_text(path: &Path) -> Result<String, Error> {
 
 fn read(root: &Path, path: &Path) -> Result<SourceFile, Error> {
     let text = read_text(path)?;
-    let relative = path.strip_prefix(root).unwrap_or(path);
-    let parts: Vec<_> = relative.iter().map(|part| part.to_string_lossy()).collect();
-    Ok(SourceFile { path: parts.join("/"), text })
+    Ok(SourceFile { path: relative(root, path), text })
 }
 
-fn collect(folder: &Path, extensions: &[&str], paths: &mut Vec<PathBuf>) -> Result<(), Error> {
+fn relative(root: &Path, path: &Path) -> String {
+    let relative = path.strip_prefix(root).unwrap_or(path);
+    let parts: Vec<_> = relative.iter().map(|part| part.to_string_lossy()).collect();
+    parts.join("/")
+}
+
+fn collect(folder: &Path, wanted: &dyn Fn(&Path) -> bool, paths: &mut Vec<PathBuf>) -> Result<(), Error> {
     let failed = |source| Error::Read { path: folder.to_path_buf(), source };
     for entry in fs::read_dir(folder).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         let path = entry.path();
         let kind = entry.file_type().map_err(failed)?;
+        if SKIPPED.contains(&entry.file_name().to_string_lossy().as_ref()) {
+            continue;
+        }
         if kind.is_dir() {
-            if !SKIPPED.contains(&entry.file_name().to_string_lossy().as_ref()) {
-                collect(&path, extensions, paths)?;
-            }
-        } else if kind.is_file() && path.extension().is_some_and(|end| extensions.iter().any(|wanted| end == *wanted)) {
+            collect(&path, wanted, paths)?;
+        } else if kind.is_file() && wanted(&path) {
             paths.push(path);
         }
     }

@@ -54,6 +54,14 @@ pub enum BootstrapError {
     /// The consumer cannot be set up.
     #[error("the consumer cannot be set up")]
     Consumer(#[from] InvalidConsumerSettings),
+    /// Two contexts want to consume.
+    #[error("the contexts' handlers {first} and {second} both want the messages, but the service has one consumer")]
+    TwoHandlers {
+        /// One handler's name.
+        first: String,
+        /// Another one's.
+        second: String,
+    },
     /// A listener cannot be set up.
     #[error("HTTP cannot be served")]
     Http(#[from] HttpServerError),

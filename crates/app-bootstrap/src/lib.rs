@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! - This crate alone knows every adapter; it holds no rule of its own (`cargo xtask arch`).
-//! - One line knows the sample: [`wiring`] registers it.
+//! - A bounded context is known to one file and one line: [`contexts`] registers it.
 //!
 //! # Adding a setting
 //! 1. Add the field with its bounds to the struct of its section: an adapter's own, or one in `settings/`.
@@ -11,6 +11,7 @@
 
 pub mod cli;
 pub mod clock;
+pub mod contexts;
 pub mod error;
 pub mod outbox_config;
 pub mod scheduler;

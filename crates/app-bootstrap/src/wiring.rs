@@ -3,7 +3,7 @@
 mod broker;
 mod operations;
 
-use std::{fmt, pin::pin, process::ExitCode, sync::Arc, time::Duration};
+use std::{fmt, process::ExitCode, sync::Arc, time::Duration};
 
 use adapter_inbound::{
     amqp::{AmqpConsumer, ConsumerParts},
@@ -12,24 +12,22 @@ use adapter_inbound::{
 use adapter_persistence_postgres::{Database, ListenWakeup, NotifyWakeup, TablesReadiness};
 use application_core::{
     ports::{ReadinessCheck, StoreError},
-    usecases::{HandleMessageOnce, StopSignal},
+    usecases::HandleMessageOnce,
 };
+use axum::Router;
 use metrics_exporter_prometheus::PrometheusHandle;
-use sample_portfolio::{
-    adapter::{PortfolioModule, PortfolioParts, register},
-    application::{CleanUpIdempotencyKeysUseCase, IdempotencyKeyPolicy},
-};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use self::broker::Broker;
 use crate::{
     cli::database,
+    contexts::{self, Chore, Handler, only_handler},
     error::BootstrapError,
     outbox_config::OutboxConfig,
     scheduler::{Periodic, RelayEnd},
     settings::Settings,
     shutdown::{EXIT_NOT_DRAINED, drain},
-    telemetry::{ConsumerMetrics, idempotency_keys_removed, install_metrics},
+    telemetry::{ConsumerMetrics, install_metrics},
     wakeup::RelayWakeup,
 };
 
@@ -99,10 +97,17 @@ impl Process {
     /// # Errors
     /// [`BootstrapError`].
     pub async fn run_service(&mut self) -> Result<(), BootstrapError> {
-        let module = self.register_sample();
-        self.checks.push(Arc::new(TablesReadiness::new(self.database.clone(), module.name, module.tables)));
-        self.run_consumer(&module)?;
-        self.forget_old_keys(Arc::clone(&module.idempotency_keys));
+        let (mut routes, mut handlers) = (Router::new(), Vec::new());
+        for context in contexts::all(&self.settings, &self.outbox()) {
+            self.checks.push(Arc::new(TablesReadiness::new(self.database.clone(), context.name, context.tables)));
+            routes = routes.merge(context.routes);
+            handlers.extend(context.handler);
+            for Chore { name, every, work } in context.chores {
+                let cancel = self.cancel.clone();
+                self.every(name, every, move || work(cancel.clone()));
+            }
+        }
+        self.run_consumer(only_handler(handlers)?)?;
         let http = &self.settings.http;
         let server = bind("service", http.listen).await?;
         let limits = ServerLimits {
@@ -111,7 +116,7 @@ impl Process {
             max_body_bytes: http.max_body_bytes,
             max_connections: http.max_connections,
         };
-        self.tasks.spawn(server.serve(module.routes, limits, self.cancel.clone(), self.settings.service.grace));
+        self.tasks.spawn(server.serve(routes, limits, self.cancel.clone(), self.settings.service.grace));
         self.run_operations().await
     }
 
@@ -166,56 +171,21 @@ impl Process {
         OutboxConfig::new(&self.settings, self.database.clone(), self.wakeup.clone())
     }
 
-    /// The one place that knows the sample: without it, there are no routes and there is nothing to consume.
-    fn register_sample(&self) -> PortfolioModule {
-        let outbox = self.outbox();
-        register(PortfolioParts {
-            transactional: outbox.transactional(),
-            reads: outbox.unit_of_work(),
-            clock: OutboxConfig::clock(),
-            random: OutboxConfig::random(),
-            idempotency_keys: IdempotencyKeyPolicy {
-                retention: self.settings.http.idempotency_key_retention,
-                batch: self.settings.outbox.retention.batch,
-            },
-        })
-    }
-
-    /// In every process that serves: batches of several processes pass each other by, no leader is needed.
-    fn forget_old_keys(&self, keys: Arc<dyn CleanUpIdempotencyKeysUseCase>) {
-        let cancel = self.cancel.clone();
-        self.every("idempotency keys", self.settings.outbox.retention.every, move || {
-            let (keys, cancel) = (Arc::clone(&keys), cancel.clone());
-            async move {
-                let stop = StopSignal::new();
-                let mut work = pin!(keys.execute(&stop));
-                let removed = tokio::select! {
-                    removed = &mut work => removed?,
-                    () = cancel.cancelled() => {
-                        stop.set();
-                        work.await?
-                    }
-                };
-                if removed > 0 {
-                    idempotency_keys_removed(removed);
-                    tracing::info!(removed, "old idempotency keys are forgotten");
-                }
-                Ok::<_, StoreError>(())
-            }
-        });
-    }
-
-    fn run_consumer(&mut self, module: &PortfolioModule) -> Result<(), BootstrapError> {
+    fn run_consumer(&mut self, handler: Option<Handler>) -> Result<(), BootstrapError> {
         if !self.settings.consumer.enabled {
             return Ok(());
         }
+        let Some(Handler { name, handler }) = handler else {
+            tracing::info!("no context consumes: messages stay in the queue");
+            return Ok(());
+        };
         let outbox = self.outbox();
         let inbox = outbox.inbox();
         let handler = HandleMessageOnce::new(
             outbox.transactional(),
             Arc::<adapter_persistence_postgres::PostgresInbox>::clone(&inbox),
-            module.consumer.clone(),
-            Arc::clone(&module.handler),
+            name,
+            handler,
         );
         let parts = ConsumerParts {
             handler: Arc::new(handler),

@@ -2,7 +2,7 @@
 
 use super::{
     Crate, Edge, EdgeKind,
-    table::{CrateRule, Home},
+    table::{CONTEXT, CONTEXTS, CrateRule, Home, speaks_of},
 };
 use crate::Report;
 
@@ -16,7 +16,7 @@ pub fn check_edges(crates: &[Crate], table: &[CrateRule]) -> Report {
         if !member.inherits_lints {
             report.problem(format!("{}/Cargo.toml lacks `[lints] workspace = true`", member.folder));
         }
-        let Some(rule) = table.iter().find(|rule| rule.name == member.name) else {
+        let Some(rule) = table.iter().find(|rule| speaks_of(rule.name, &member.name)) else {
             report.problem(format!("crate {} is not in the table (xtask/src/arch/table.rs)", member.name));
             continue;
         };
@@ -36,8 +36,10 @@ pub fn check_edges(crates: &[Crate], table: &[CrateRule]) -> Report {
             }
         }
     }
-    for rule in table.iter().filter(|rule| !is_member(rule.name)) {
-        report.problem(format!("the table lists {}, which is no crate of the workspace", rule.name));
+    let contexts = if table.iter().any(|rule| rule.name == CONTEXT) { CONTEXTS } else { &[] };
+    let listed = table.iter().map(|rule| rule.name).filter(|name| *name != CONTEXT).chain(contexts.iter().copied());
+    for name in listed.filter(|name| !is_member(name)) {
+        report.problem(format!("the table lists {name}, which is no crate of the workspace"));
     }
     report.looked_at("crates", crates.len());
     report.looked_at("edges between them", edges);
@@ -45,7 +47,7 @@ pub fn check_edges(crates: &[Crate], table: &[CrateRule]) -> Report {
 }
 
 fn is_allowed(rule: &CrateRule, edge: &Edge) -> bool {
-    let listed = |names: &[&str]| names.contains(&edge.to.as_str());
+    let listed = |names: &[&str]| names.iter().any(|name| speaks_of(name, &edge.to));
     match edge.kind {
         EdgeKind::Normal => listed(rule.normal),
         EdgeKind::Build => listed(rule.build),
@@ -63,7 +65,7 @@ pub fn check_externals(crates: &[Crate], table: &[Home]) -> Report {
         for edge in member.edges.iter().filter(|edge| !is_member(&edge.to)) {
             edges += 1;
             let home = table.iter().find(|home| home.external == edge.to);
-            if let Some(home) = home.filter(|home| !home.homes.contains(&member.name.as_str())) {
+            if let Some(home) = home.filter(|home| !home.homes.iter().any(|name| speaks_of(name, &member.name))) {
                 report.problem(format!(
                     "{} may not name {}: it lives in {}",
                     member.name,

@@ -1,6 +1,9 @@
 //! The directions between modules, read from the imports and paths of their sources.
 
-use super::{Crate, table::ModuleRule};
+use super::{
+    Crate,
+    table::{CONTEXT, CONTEXTS, ModuleRule},
+};
 use crate::{
     Report,
     rust_source::{PathUse, TestFiles, outside_tests, paths, tokens},
@@ -15,7 +18,8 @@ pub fn check_imports(crates: &[Crate], sources: &[SourceFile], table: &[ModuleRu
     let mut report = Report::default();
     let mut seen = 0;
     let tests = TestFiles::of(sources);
-    for rule in table {
+    for rule in table.iter().flat_map(each_package) {
+        let rule = &rule;
         let Some(package) = crates.iter().find(|package| package.name == rule.package) else {
             report.problem(format!("the table lists module {} of {}, which is no crate", rule.module, rule.package));
             continue;
@@ -33,6 +37,15 @@ pub fn check_imports(crates: &[Crate], sources: &[SourceFile], table: &[ModuleRu
     }
     report.looked_at("source files", seen);
     report
+}
+
+/// The rule for each crate that it speaks of.
+fn each_package(rule: &ModuleRule) -> Vec<ModuleRule> {
+    if rule.package == CONTEXT {
+        CONTEXTS.iter().map(|package| ModuleRule { package, ..*rule }).collect()
+    } else {
+        vec![*rule]
+    }
 }
 
 fn check_file(file: &SourceFile, module: &[String], crates: &[String], rule: &ModuleRule, report: &mut Report) {
@@ -89,10 +102,13 @@ mod tests {
     use crate::{
         arch::{
             Crate, Edge, EdgeKind,
-            table::{MODULES, ModuleRule},
+            table::{CONTEXT, MODULES, ModuleRule},
         },
         workspace::SourceFile,
     };
+
+    /// A crate that the rules of a context are tried on.
+    const SHOP: &str = "shop";
 
     fn package(name: &str) -> Crate {
         let edges = ["application-core", "sea-orm", "axum", "thiserror", "time", "proptest"].map(|to| Edge {
@@ -103,23 +119,24 @@ mod tests {
         Crate { name: name.to_owned(), folder: format!("crates/{name}"), edges: edges.to_vec(), inherits_lints: true }
     }
 
-    fn problems(package_name: &str, module: &str, path: &str, text: &str) -> Vec<String> {
-        let rules: Vec<ModuleRule> =
-            MODULES.iter().filter(|rule| rule.package == package_name && rule.module == module).copied().collect();
+    fn problems(package_name: &'static str, module: &str, path: &str, text: &str) -> Vec<String> {
+        let spoken_of = if package_name == SHOP { CONTEXT } else { package_name };
+        let rules = MODULES.iter().filter(|rule| rule.package == spoken_of && rule.module == module);
+        let rules: Vec<ModuleRule> = rules.map(|rule| ModuleRule { package: package_name, ..*rule }).collect();
         assert_eq!(rules.len(), 1);
         let file = SourceFile { path: format!("crates/{package_name}/src/{path}"), text: text.to_owned() };
         check_imports(&[package(package_name)], &[file], &rules).problems().to_vec()
     }
 
-    fn sample(module: &str, text: &str) -> Vec<String> {
-        problems("sample-portfolio", module, &format!("{module}/work_log.rs"), text)
+    fn shop(module: &str, text: &str) -> Vec<String> {
+        problems(SHOP, module, &format!("{module}/order.rs"), text)
     }
 
     #[test]
     fn domain_may_use_itself_and_the_language() {
         let text = "use std::fmt; use super::events::X; use crate::domain::Y; use time::OffsetDateTime; use X::*;\n\
                     #[cfg(test)] mod tests { use proptest::prelude::*; use crate::adapter::Z; }";
-        assert_eq!(sample("domain", text), Vec::<String>::new());
+        assert_eq!(shop("domain", text), Vec::<String>::new());
     }
 
     #[test]
@@ -134,11 +151,9 @@ mod tests {
             "mod inner { pub use sea_orm::Db; }",
         ] {
             assert_eq!(
-                sample("domain", text),
-                [
-                    "crates/sample-portfolio/src/domain/work_log.rs:1: sample-portfolio's `domain` may not name the crate \
-                  sea_orm"
-                ],
+                shop("domain", text),
+                ["crates/shop/src/domain/order.rs:1: shop's `domain` may not name the crate \
+                  sea_orm"],
                 "{text}"
             );
         }
@@ -156,9 +171,9 @@ mod tests {
             ("use crate::Row;", "Row"),
         ] {
             assert_eq!(
-                sample("domain", text),
+                shop("domain", text),
                 [format!(
-                    "crates/sample-portfolio/src/domain/work_log.rs:1: sample-portfolio's `domain` may not import \
+                    "crates/shop/src/domain/order.rs:1: shop's `domain` may not import \
                      crate::{to}"
                 )],
                 "{text}"
@@ -169,9 +184,9 @@ mod tests {
     #[test]
     fn application_may_use_the_domain_and_not_the_adapter() {
         let text = "use crate::{domain::X, ports::Y, integration_events::Z}; use application_core::ports::Clock;";
-        assert_eq!(sample("application", text), Vec::<String>::new());
-        assert_eq!(sample("application", "use crate::adapter::X;").len(), 1);
-        assert_eq!(sample("application", "use axum::Router;").len(), 1);
+        assert_eq!(shop("application", text), Vec::<String>::new());
+        assert_eq!(shop("application", "use crate::adapter::X;").len(), 1);
+        assert_eq!(shop("application", "use axum::Router;").len(), 1);
     }
 
     #[test]
@@ -192,14 +207,15 @@ mod tests {
 
     #[test]
     fn module_without_a_file_fails() {
-        let report = check_imports(&[package("sample-portfolio")], &[], MODULES);
-        assert!(report.problems().iter().any(|p| p == "sample-portfolio has no module domain: the rule cannot hold"));
+        let rule = ModuleRule { package: SHOP, module: "domain", modules: &[], crates: &[] };
+        let report = check_imports(&[package(SHOP)], &[], &[rule]);
+        assert!(report.problems().iter().any(|p| p == "shop has no module domain: the rule cannot hold"));
         assert!(report.problems().iter().any(|p| p.starts_with("looked at no source files")));
     }
 
     #[test]
     fn file_that_only_begins_like_the_module_is_another() {
-        let found = problems("sample-portfolio", "domain", "domain_like.rs", "use sea_orm::X;");
+        let found = problems(SHOP, "domain", "domain_like.rs", "use sea_orm::X;");
         assert!(!found.iter().any(|problem| problem.contains("sea_orm")), "{found:?}");
     }
 }

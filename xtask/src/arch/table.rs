@@ -5,6 +5,18 @@
 /// The crate that knows no I/O.
 pub const CORE: &str = "application-core";
 
+/// The crates of bounded contexts. What is said below of [`CONTEXT`] is said of each of them.
+pub const CONTEXTS: &[&str] = &["sample-portfolio"];
+
+/// Stands for the crate of any bounded context.
+pub const CONTEXT: &str = "a context";
+
+/// Whether an entry of a table speaks of the crate.
+#[must_use]
+pub fn speaks_of(entry: &str, package: &str) -> bool {
+    entry == package || entry == CONTEXT && CONTEXTS.contains(&package)
+}
+
 /// A crate of the workspace and the crates of the workspace that it may depend on.
 #[derive(Debug, Clone, Copy)]
 pub struct CrateRule {
@@ -26,7 +38,7 @@ pub const CRATES: &[CrateRule] = &[
     CrateRule { name: "adapter-outbound", normal: &[CORE], build: &[], dev: &["test-support"] },
     CrateRule { name: "adapter-inbound", normal: &[CORE], build: &[], dev: &["test-support"] },
     CrateRule {
-        name: "sample-portfolio",
+        name: CONTEXT,
         // The persistence adapter for its transaction type, in the module `adapter` alone: see MODULES.
         normal: &[CORE, "adapter-persistence-postgres"],
         build: &[],
@@ -34,7 +46,7 @@ pub const CRATES: &[CrateRule] = &[
     },
     CrateRule {
         name: "app-bootstrap",
-        normal: &[CORE, "adapter-persistence-postgres", "adapter-outbound", "adapter-inbound", "sample-portfolio"],
+        normal: &[CORE, "adapter-persistence-postgres", "adapter-outbound", "adapter-inbound", CONTEXT],
         build: &[],
         dev: &["test-support"],
     },
@@ -47,7 +59,6 @@ pub const CRATES: &[CrateRule] = &[
             "adapter-outbound",
             "adapter-inbound",
             "app-bootstrap",
-            "sample-portfolio",
             "test-support",
         ],
         build: &[],
@@ -82,10 +93,10 @@ const SQL_HOMES: &[&str] = &["adapter-persistence-postgres", "test-support", "sy
 
 /// Where a technology lives. A crate that is not listed may be used anywhere but in the core.
 pub const HOMES: &[Home] = &[
-    // The sample brings its own persistence adapter; the bootstrap opens the pool.
+    // A context brings its own persistence adapter; the bootstrap opens the pool.
     Home {
         external: "sea-orm",
-        homes: &["adapter-persistence-postgres", "sample-portfolio", "app-bootstrap", "system-tests", "benchmarks"],
+        homes: &["adapter-persistence-postgres", CONTEXT, "app-bootstrap", "system-tests", "benchmarks"],
     },
     Home { external: "sqlx", homes: SQL_HOMES },
     Home { external: "tokio-postgres", homes: SQL_HOMES },
@@ -96,8 +107,8 @@ pub const HOMES: &[Home] = &[
         external: "lapin",
         homes: &["adapter-inbound", "adapter-outbound", "test-support", "system-tests", "benchmarks"],
     },
-    Home { external: "axum", homes: &["adapter-inbound", "app-bootstrap", "sample-portfolio"] },
-    Home { external: "tower-http", homes: &["adapter-inbound", "app-bootstrap", "sample-portfolio"] },
+    Home { external: "axum", homes: &["adapter-inbound", "app-bootstrap", CONTEXT] },
+    Home { external: "tower-http", homes: &["adapter-inbound", "app-bootstrap", CONTEXT] },
     Home { external: "reqwest", homes: &["system-tests", "benchmarks"] },
     Home { external: "config", homes: &["app-bootstrap"] },
     Home { external: "clap", homes: &["app-bootstrap"] },
@@ -168,23 +179,18 @@ const DOMAIN_CRATES: &[&str] = &["application_core", "serde", "thiserror", "time
 const APPLICATION_CRATES: &[&str] =
     &["application_core", "async_trait", "serde", "serde_json", "thiserror", "time", "tracing", "uuid"];
 
-/// The directions inside the core and inside the sample.
+/// The directions inside the core and inside a context.
 pub const MODULES: &[ModuleRule] = &[
     // Identifiers and backoff take time and chance from their ports.
     ModuleRule { package: CORE, module: "outbox", modules: &["ports::Clock", "ports::Random"], crates: CORE_CRATES },
     ModuleRule { package: CORE, module: "inbox", modules: &["outbox"], crates: CORE_CRATES },
     ModuleRule { package: CORE, module: "ports", modules: &["outbox", "inbox"], crates: CORE_CRATES },
     ModuleRule { package: CORE, module: "usecases", modules: &["outbox", "inbox", "ports"], crates: CORE_CRATES },
-    ModuleRule { package: "sample-portfolio", module: "domain", modules: &[], crates: DOMAIN_CRATES },
+    ModuleRule { package: CONTEXT, module: "domain", modules: &[], crates: DOMAIN_CRATES },
+    ModuleRule { package: CONTEXT, module: "integration_events", modules: &["domain"], crates: APPLICATION_CRATES },
+    ModuleRule { package: CONTEXT, module: "ports", modules: &["domain"], crates: APPLICATION_CRATES },
     ModuleRule {
-        package: "sample-portfolio",
-        module: "integration_events",
-        modules: &["domain"],
-        crates: APPLICATION_CRATES,
-    },
-    ModuleRule { package: "sample-portfolio", module: "ports", modules: &["domain"], crates: APPLICATION_CRATES },
-    ModuleRule {
-        package: "sample-portfolio",
+        package: CONTEXT,
         module: "application",
         modules: &["domain", "integration_events", "ports"],
         crates: APPLICATION_CRATES,

@@ -1,0 +1,135 @@
+//! The bounded contexts of the service: each has a file below that puts it together, and an entry in [`CONTEXTS`].
+//!
+//! Taking one out is deleting its crate, its migrations and its file here, and striking out its two lines:
+//! `cargo xtask remove-sample` does so for the sample.
+
+mod portfolio;
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use adapter_persistence_postgres::PgTransaction;
+use application_core::{
+    ports::{ConsumerName, StoreError},
+    usecases::MessageHandler,
+};
+use axum::Router;
+use futures_util::future::BoxFuture;
+use tokio_util::sync::CancellationToken;
+
+use crate::{error::BootstrapError, outbox_config::OutboxConfig, settings::Settings};
+
+/// Puts a context together.
+type Register = fn(&Settings, &OutboxConfig<'_>) -> BoundedContext;
+
+/// Every context of the service.
+const CONTEXTS: &[Register] = &[portfolio::context];
+
+/// What a bounded context brings to the process.
+pub struct BoundedContext {
+    /// Its name, for readiness and logs.
+    pub name: &'static str,
+    /// Its routes. Two contexts may not share a path, and none may set a fallback outside of its own paths.
+    pub routes: Router,
+    /// The tables that it needs, for readiness.
+    pub tables: &'static [&'static str],
+    /// What it does with messages, if it consumes any.
+    pub handler: Option<Handler>,
+    /// What is to be done now and then.
+    pub chores: Vec<Chore>,
+}
+
+/// What is called with every message that the service consumes.
+pub struct Handler {
+    /// The name under which messages are remembered; stored, so that renaming it makes it handle all anew.
+    pub name: ConsumerName,
+    /// The handler.
+    pub handler: Arc<dyn MessageHandler<PgTransaction>>,
+}
+
+/// Work of a context that every serving process does at intervals.
+pub struct Chore {
+    /// Its name, for logs.
+    pub name: &'static str,
+    /// How long to wait between two runs.
+    pub every: Duration,
+    /// Does it, and comes to an end soon once the token is cancelled.
+    pub work: Work,
+}
+
+/// What does a chore once.
+pub type Work = Box<dyn Fn(CancellationToken) -> BoxFuture<'static, Result<(), StoreError>> + Send + Sync>;
+
+/// Puts every context together.
+#[must_use]
+pub fn all(settings: &Settings, outbox: &OutboxConfig<'_>) -> Vec<BoundedContext> {
+    CONTEXTS.iter().map(|register| register(settings, outbox)).collect()
+}
+
+/// The handler of the service's one consumer; `None` when no context consumes.
+///
+/// # Errors
+/// [`BootstrapError::TwoHandlers`] when two contexts want to consume: one of them would go without messages.
+pub fn only_handler(handlers: Vec<Handler>) -> Result<Option<Handler>, BootstrapError> {
+    let mut handlers = handlers.into_iter();
+    let first = handlers.next();
+    match (&first, handlers.next()) {
+        (Some(first), Some(second)) => Err(BootstrapError::TwoHandlers {
+            first: first.name.as_str().to_owned(),
+            second: second.name.as_str().to_owned(),
+        }),
+        _ => Ok(first),
+    }
+}
+
+impl fmt::Debug for BoundedContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BoundedContext").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Handler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handler").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Chore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Chore").field("name", &self.name).field("every", &self.every).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use application_core::{
+        inbox::InboundMessage,
+        usecases::{HandlerError, Transaction},
+    };
+
+    use super::*;
+
+    struct Nothing;
+
+    #[async_trait::async_trait]
+    impl MessageHandler<PgTransaction> for Nothing {
+        async fn handle(
+            &self,
+            _transaction: &mut Transaction<PgTransaction>,
+            _message: &InboundMessage,
+        ) -> Result<(), HandlerError> {
+            Ok(())
+        }
+    }
+
+    fn handler(name: &'static str) -> Handler {
+        Handler { name: ConsumerName::new(name), handler: Arc::new(Nothing) }
+    }
+
+    #[test]
+    fn two_contexts_that_consume_are_refused_by_name() {
+        assert!(only_handler(Vec::new()).expect("none").is_none());
+        assert_eq!(only_handler(vec![handler("one")]).expect("one").expect("it").name.as_str(), "one");
+        let error = only_handler(vec![handler("one"), handler("two")]).expect_err("two");
+        assert!(error.to_string().contains("one and two"), "{error}");
+    }
+}
