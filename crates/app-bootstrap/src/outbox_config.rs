@@ -10,7 +10,7 @@ use application_core::{
     outbox::{HolderName, InvalidBackoff},
     ports::{Clock, MessagePublishPort, OutboxCheckPort, OutboxObserver, Random, UnitOfWork, WakeupPort},
     usecases::{
-        CleanUpOutboxUseCase, ExamineOutboxUseCase, ObserveOutboxUseCase, OperateOutboxUseCase,
+        CleanUpOutboxUseCase, ExamineOutboxUseCase, ObserveOutboxUseCase, OperateOutboxUseCase, OperatePorts,
         PublishPendingOutboxEventsUseCase, ReapOutboxUseCase, Transactional,
     },
 };
@@ -125,8 +125,14 @@ impl<'a> OutboxConfig<'a> {
     /// Shows the outbox and acts on its events.
     #[must_use]
     pub fn operate(&self) -> Arc<OperateOutboxUseCase> {
-        let operate = OperateOutboxUseCase::new(self.repository(), self.repository(), self.wakeup_port());
-        Arc::new(operate.on_publish(self.settings.outbox.retention.on_publish))
+        let operate = OperatePorts {
+            operations: self.repository(),
+            audit: self.repository(),
+            pause: self.repository(),
+            statistics: self.repository(),
+            wakeup: self.wakeup_port(),
+        };
+        Arc::new(OperateOutboxUseCase::new(operate).on_publish(self.settings.outbox.retention.on_publish))
     }
 
     /// Looks for what must not be; a further check is a further line here.

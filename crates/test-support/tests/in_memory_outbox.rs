@@ -18,8 +18,8 @@ use application_core::{
         OutboxEventStatus, PublishFailure, Run,
     },
     ports::{
-        Availability, Destination, MessagePublishPort, OutboxAppendError, OutboxAppendPort, OutboxOperationsPort,
-        OutboxStorePort, StoreError, UnitOfWork, WakeupPort,
+        Availability, Destination, MessagePublishPort, OutboxAppendError, OutboxAppendPort, OutboxOperationsPort, OutboxStorePort,
+        StoreError, UnitOfWork, WakeupPort,
     },
     usecases::{Transaction, Transactional},
 };
@@ -31,6 +31,7 @@ use test_support::{
         InMemoryOutbox, InMemoryTransaction, Operation, RecordingPublisher, StoreErrorKind, assert_nothing_open,
         assert_outbox_contains, assert_outbox_is_empty, assert_outbox_lacks,
     },
+    operate::OperateOne,
 };
 
 const SAMPLE: (&str, &str) = (fixtures::AGGREGATE_TYPE, "a");

@@ -1,6 +1,9 @@
 //! What the doctor looks at in the database. One struct, one check.
 
-use application_core::ports::{Finding, LaneRepairPort, OutboxCheckPort, StoreError};
+use application_core::{
+    outbox::Attribution,
+    ports::{Finding, LaneRepairPort, OutboxCheckPort, StoreError},
+};
 use async_trait::async_trait;
 
 use super::{LaneProblem, OutboxEventRepository};
@@ -51,7 +54,7 @@ fn finding(LaneProblem { problem, lane, head }: LaneProblem) -> Finding {
 
 #[async_trait]
 impl LaneRepairPort for OutboxEventRepository {
-    async fn repair_lanes(&self) -> Result<u64, StoreError> {
-        Self::repair_lanes(self).await
+    async fn repair_lanes(&self, by: &Attribution) -> Result<u64, StoreError> {
+        Self::repair_lanes(self, by).await
     }
 }

@@ -1,10 +1,12 @@
 //! The outbox in PostgreSQL: append, claim, settle, reap, operate, observe, wake.
 
 mod append;
+mod audit;
 mod claim;
 mod doctor;
 pub mod entity;
 mod operations;
+mod pause;
 mod reaper;
 mod repository;
 mod statistics;
@@ -14,7 +16,7 @@ pub mod wakeup;
 pub use claim::{ClaimedRow, FailureRow, OutboxClaimRepository, PostgresOutboxClaimRepository, SettlementRow};
 pub use doctor::LaneCheck;
 pub use entity::{OutboxEventEntity, OutboxEventStateEntity};
-pub use operations::{LaneProblem, PausedType};
+pub use operations::LaneProblem;
 pub use reaper::OutboxReaper;
 pub use repository::OutboxEventRepository;
 pub use store::OutboxStoreAdapter;

@@ -1,6 +1,8 @@
 //! The command line.
 
+mod attribution;
 mod inbox;
+mod many;
 mod outbox;
 mod output;
 mod relay;

@@ -10,6 +10,7 @@ use super::{
     OutboxHarness,
     bench::{Bench, LONG},
 };
+use crate::operate::OperateOne;
 
 const AGE: Duration = Duration::from_secs(500);
 

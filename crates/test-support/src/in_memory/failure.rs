@@ -40,7 +40,7 @@ pub enum Operation {
     Renew,
     /// Every method of `OutboxMaintenancePort`.
     Maintain,
-    /// Every method of `OutboxOperationsPort`.
+    /// Every method of `OutboxOperationsPort`, `OutboxPausePort` and `OutboxAuditPort`.
     Operate,
     /// `OutboxStatisticsPort::statistics`.
     Statistics,

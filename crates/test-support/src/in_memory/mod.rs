@@ -9,12 +9,14 @@
 
 mod append;
 mod assertions;
+mod audit;
 mod failure;
 mod inbox;
 mod leadership;
 mod locks;
 mod maintenance;
 mod operations;
+mod pause;
 mod publisher;
 mod state;
 mod statistics;
