@@ -204,3 +204,25 @@ async fn a_paused_outbox_publishes_nothing_until_it_is_resumed_and_says_so() -> 
     assert_eq!(published.matches("OrderPlaced").count(), 5, "{published}");
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watched_status_is_shown_again_until_it_is_interrupted() -> Outcome {
+    let world = World::shared("watch").await?;
+    let claim = "WITH claim AS (INSERT INTO outbox_claim (token, holder, lease_expires_at, lanes, held) \
+         VALUES (gen_random_uuid(), 'relay-7', statement_timestamp() + interval '1 h', '{1,2}', 2) RETURNING 1), \
+         leader AS (INSERT INTO outbox_leader (name, holder, term, expires_at) \
+         VALUES ('upkeep', 'relay-8', 4, statement_timestamp() + interval '1 h') RETURNING 1) \
+         SELECT count(*) FROM claim, leader";
+    assert_eq!(world.number(claim).await?, 1);
+    let quiet = world.environment.clone().with("APP__LOGS__FILTER", "error");
+    let nowhere = "127.0.0.1:9".parse()?;
+    let mut watching = quiet.spawn("watch", &["outbox", "status", "--watch", "1"], nowhere, nowhere)?;
+    let again = || async { (watching.log().matches("PENDING").count() >= 2).then_some(()) };
+    eventually("the status shown a second time", PATIENCE, again).await?;
+    watching.signal(Signal::INT)?;
+    assert!(watching.ended(PATIENCE).await?.success());
+    let shown = watching.log();
+    assert!(shown.contains("relay-7: 2 lanes in 1 claims"), "{shown}");
+    assert!(shown.contains("relay-8 of upkeep, term 4"), "{shown}");
+    Ok(())
+}

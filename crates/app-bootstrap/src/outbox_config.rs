@@ -1,10 +1,11 @@
 //! The outbox, put together: ports bound to adapters, use cases, and the loops that call them.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use adapter_persistence_postgres::{
-    Database, LaneCheck, OutboxEventRepository, OutboxReaper, OutboxStoreAdapter, PgTransaction, PostgresInbox,
-    PostgresLeadership, PostgresOutboxClaimRepository, PostgresUnitOfWork,
+    AutovacuumCheck, ClockCheck, Database, IndexCheck, LaneCheck, OutboxEventRepository, OutboxReaper,
+    OutboxStoreAdapter, PgTransaction, PostgresInbox, PostgresLeadership, PostgresOutboxClaimRepository,
+    PostgresUnitOfWork, SchemaCheck, ServerSettingsCheck, SnapshotCheck,
 };
 use application_core::{
     outbox::{HolderName, InvalidBackoff},
@@ -16,12 +17,18 @@ use application_core::{
 };
 
 use crate::{
+    cli::expected_versions,
     clock::{SystemClock, SystemRandom},
     scheduler::{MaintenanceLeader, OutboxRelayScheduler},
     settings::Settings,
     telemetry::OutboxMetrics,
     wakeup::RelayWakeup,
 };
+
+/// A transaction that is open for longer keeps more dead rows than the outbox needs.
+const LONGEST_SNAPSHOT: Duration = Duration::from_mins(5);
+/// Clocks that are further apart make ages in logs and metrics of two processes contradict each other.
+const CLOCK_TOLERANCE: Duration = Duration::from_secs(1);
 
 /// The parts of the outbox over one database; each method makes one of the things that run.
 #[derive(Debug)]
@@ -129,6 +136,7 @@ impl<'a> OutboxConfig<'a> {
             operations: self.repository(),
             audit: self.repository(),
             pause: self.repository(),
+            holders: self.repository(),
             statistics: self.repository(),
             wakeup: self.wakeup_port(),
         };
@@ -139,7 +147,17 @@ impl<'a> OutboxConfig<'a> {
     #[must_use]
     pub fn doctor(&self) -> ExamineOutboxUseCase {
         let repository = self.repository();
-        let checks: Vec<Arc<dyn OutboxCheckPort>> = vec![Arc::new(LaneCheck::new(repository.as_ref().clone()))];
+        let database = || self.database.clone();
+        let pool = self.settings.database.pool.max_connections;
+        let checks: Vec<Arc<dyn OutboxCheckPort>> = vec![
+            Arc::new(SchemaCheck::new(database(), expected_versions())),
+            Arc::new(IndexCheck::new(database())),
+            Arc::new(LaneCheck::new(repository.as_ref().clone())),
+            Arc::new(AutovacuumCheck::new(database())),
+            Arc::new(SnapshotCheck::new(database(), LONGEST_SNAPSHOT)),
+            Arc::new(ClockCheck::new(database(), Self::clock(), CLOCK_TOLERANCE)),
+            Arc::new(ServerSettingsCheck::new(database(), pool)),
+        ];
         ExamineOutboxUseCase::new(checks, repository)
     }
 

@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 use application_core::{
     outbox::OnPublish,
     ports::{
-        InboxPort, LeadershipPort, OutboxAppendPort, OutboxAuditPort, OutboxMaintenancePort, OutboxOperationsPort,
-        OutboxPausePort, OutboxStatisticsPort, OutboxStorePort, ParkingPort, UnitOfWork,
+        InboxPort, LeadershipPort, OutboxAppendPort, OutboxAuditPort, OutboxHoldersPort, OutboxMaintenancePort,
+        OutboxOperationsPort, OutboxPausePort, OutboxStatisticsPort, OutboxStorePort, ParkingPort, UnitOfWork,
     },
 };
 use test_support::{
@@ -54,6 +54,10 @@ impl OutboxHarness for InMemory {
     }
 
     fn pause(&self) -> Arc<dyn OutboxPausePort> {
+        Arc::new(self.outbox.clone())
+    }
+
+    fn holders(&self) -> Arc<dyn OutboxHoldersPort> {
         Arc::new(self.outbox.clone())
     }
 

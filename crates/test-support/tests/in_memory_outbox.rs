@@ -18,8 +18,8 @@ use application_core::{
         OutboxEventStatus, PublishFailure, Run,
     },
     ports::{
-        Availability, Destination, MessagePublishPort, OutboxAppendError, OutboxAppendPort, OutboxOperationsPort, OutboxStorePort,
-        StoreError, UnitOfWork, WakeupPort,
+        Availability, Destination, MessagePublishPort, OutboxAppendError, OutboxAppendPort, OutboxOperationsPort,
+        OutboxStorePort, StoreError, UnitOfWork, WakeupPort,
     },
     usecases::{Transaction, Transactional},
 };

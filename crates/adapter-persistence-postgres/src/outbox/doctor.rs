@@ -1,11 +1,14 @@
 //! What the doctor looks at in the database. One struct, one check.
 
+mod server;
+
 use application_core::{
     outbox::Attribution,
     ports::{Finding, LaneRepairPort, OutboxCheckPort, StoreError},
 };
 use async_trait::async_trait;
 
+pub use self::server::{AutovacuumCheck, ClockCheck, IndexCheck, SchemaCheck, ServerSettingsCheck, SnapshotCheck};
 use super::{LaneProblem, OutboxEventRepository};
 
 /// The view `outbox_doctor`: lanes that do not fit their events or claims.

@@ -5,6 +5,7 @@ mod audit;
 mod claim;
 mod doctor;
 pub mod entity;
+mod holders;
 mod operations;
 mod pause;
 mod reaper;
@@ -14,7 +15,7 @@ mod store;
 pub mod wakeup;
 
 pub use claim::{ClaimedRow, FailureRow, OutboxClaimRepository, PostgresOutboxClaimRepository, SettlementRow};
-pub use doctor::LaneCheck;
+pub use doctor::{AutovacuumCheck, ClockCheck, IndexCheck, LaneCheck, SchemaCheck, ServerSettingsCheck, SnapshotCheck};
 pub use entity::{OutboxEventEntity, OutboxEventStateEntity};
 pub use operations::LaneProblem;
 pub use reaper::OutboxReaper;

@@ -8,8 +8,8 @@ use adapter_persistence_postgres::{
 use application_core::{
     outbox::OnPublish,
     ports::{
-        InboxPort, LeadershipPort, OutboxAppendPort, OutboxAuditPort, OutboxMaintenancePort, OutboxOperationsPort,
-        OutboxPausePort, OutboxStatisticsPort, OutboxStorePort, ParkingPort, UnitOfWork,
+        InboxPort, LeadershipPort, OutboxAppendPort, OutboxAuditPort, OutboxHoldersPort, OutboxMaintenancePort,
+        OutboxOperationsPort, OutboxPausePort, OutboxStatisticsPort, OutboxStorePort, ParkingPort, UnitOfWork,
     },
 };
 use test_support::contracts::OutboxHarness;
@@ -51,6 +51,10 @@ impl OutboxHarness for OnPostgres {
     }
 
     fn pause(&self) -> Arc<dyn OutboxPausePort> {
+        Arc::new(self.0.events.clone())
+    }
+
+    fn holders(&self) -> Arc<dyn OutboxHoldersPort> {
         Arc::new(self.0.events.clone())
     }
 

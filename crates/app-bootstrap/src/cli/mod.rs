@@ -8,6 +8,7 @@ mod output;
 mod relay;
 mod serve;
 mod setup;
+mod status;
 #[cfg(test)]
 mod tests;
 mod values;

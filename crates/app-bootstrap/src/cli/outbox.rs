@@ -1,12 +1,10 @@
 //! `app outbox …`: look at the outbox and act on its events.
 
-use std::{process::ExitCode, time::Duration};
+use std::process::ExitCode;
 
 use application_core::{
     outbox::{AggregateType, Attribution, EventAction, EventId, HolderName, OutboxEventStatus, Reason},
-    ports::{
-        AuditEntry, BlockedAggregate, EventFilter, Finding, OutboxEventState, OutboxStatistics, Pause, PauseScope,
-    },
+    ports::{AuditEntry, BlockedAggregate, EventFilter, Finding, OutboxEventState, PauseScope},
     usecases::{Diagnosis, ExamineOutboxUseCase},
 };
 use clap::{Args, Subcommand};
@@ -16,15 +14,19 @@ use time::format_description::well_known::Rfc3339;
 use super::{
     attribution::AttributionArgs,
     many::{FilterArgs, ManyArgs},
-    output, setup,
+    output, setup, status,
     values::aggregate_type,
 };
 use crate::{error::BootstrapError, settings::Settings};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum OutboxCommand {
-    /// Backlog by status, oldest ages, blocked aggregates.
+    /// Backlog by status, oldest ages, blocked aggregates, pauses, relays that hold leases, leaders.
+    #[command(after_help = STATUS_EXAMPLES)]
     Status {
+        /// Show it again every so many seconds, until Ctrl-C.
+        #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
+        watch: Option<u64>,
         /// Print one JSON object.
         #[arg(long)]
         json: bool,
@@ -137,6 +139,14 @@ impl ScopeArgs {
     }
 }
 
+const STATUS_EXAMPLES: &str = "\
+Examples:
+  app outbox status
+  app outbox status --watch 2
+  app outbox status --json
+
+The lag is the age of the oldest pending event. Breakers are known to each relay alone: its /metrics shows them.";
+
 const PAUSE_EXAMPLES: &str = "\
 Examples:
   app outbox pause --aggregate-type order --reason 'the shop is being moved'
@@ -179,17 +189,15 @@ Examples:
 
 impl OutboxCommand {
     pub(super) async fn run(self, settings: &Settings) -> Result<ExitCode, BootstrapError> {
+        if let Self::Doctor { by, repair, json } = self {
+            let by = repair.then(|| by.attribution());
+            return doctor(&setup::outbox_as_it_is(settings).await?.doctor(), by, json).await;
+        }
         let config = setup::outbox(settings).await?;
         let outbox = config.operate();
         match self {
-            Self::Doctor { by, repair, json } => {
-                let by = repair.then(|| by.attribution());
-                return doctor(&config.doctor(), by, json).await;
-            }
-            Self::Status { json } => {
-                let (statistics, pauses) = (outbox.statistics().await?, outbox.pauses().await?);
-                print(&status(&statistics, &pauses), json, status_table);
-            }
+            Self::Status { watch, json } => return status::run(&outbox, watch, json).await,
+            Self::Doctor { .. } => {}
             Self::List { status, filter, after, limit, json } => {
                 let filter = EventFilter { status, after, limit, ..filter.filter() };
                 let events = outbox.list(&filter).await?;
@@ -262,32 +270,6 @@ fn print(value: &Value, json: bool, table: fn(&Value) -> String) {
     output::line(if json { value.to_string() } else { table(value) });
 }
 
-fn status(statistics: &OutboxStatistics, pauses: &[Pause]) -> Value {
-    let seconds = |age: Option<Duration>| age.map(|age| age.as_secs_f64());
-    json!({
-        "pending": statistics.pending,
-        "inFlight": statistics.in_flight,
-        "failed": statistics.failed,
-        "dead": statistics.dead,
-        "blockedAggregates": statistics.blocked_aggregates,
-        "oldestPendingAgeSeconds": seconds(statistics.oldest_pending_age),
-        "oldestInFlightAgeSeconds": seconds(statistics.oldest_in_flight_age),
-        "oldestSnapshotAgeSeconds": seconds(statistics.oldest_snapshot_age),
-        "paused": pauses.iter().map(pause).collect::<Vec<_>>(),
-        "countLimit": OutboxStatistics::COUNT_LIMIT,
-    })
-}
-
-fn pause(pause: &Pause) -> Value {
-    json!({
-        "aggregateType": pause.scope.aggregate_type().map(AggregateType::as_str),
-        "everything": pause.scope == PauseScope::Everything,
-        "ageSeconds": pause.age.as_secs_f64(),
-        "operator": pause.by.operator.as_str(),
-        "reason": pause.by.reason.as_ref().map(Reason::as_str),
-    })
-}
-
 fn event(event: &OutboxEventState) -> Value {
     let time = |at: Option<time::OffsetDateTime>| at.and_then(|at| at.format(&Rfc3339).ok());
     json!({
@@ -346,37 +328,6 @@ fn blocked(aggregate: &BlockedAggregate) -> Value {
     })
 }
 
-fn status_table(status: &Value) -> String {
-    let (limit, mut lines) = (OutboxStatistics::COUNT_LIMIT, Vec::new());
-    for (label, key) in [
-        ("PENDING", "pending"),
-        ("IN_FLIGHT", "inFlight"),
-        ("FAILED", "failed"),
-        ("DEAD", "dead"),
-        ("blocked aggregates", "blockedAggregates"),
-    ] {
-        let count = status.get(key).and_then(Value::as_u64).unwrap_or_default();
-        let more = if count >= limit { " or more" } else { "" };
-        lines.push(format!("{label:<24}{count}{more}"));
-    }
-    for (label, key) in [
-        ("oldest pending", "oldestPendingAgeSeconds"),
-        ("oldest in flight", "oldestInFlightAgeSeconds"),
-        ("oldest snapshot", "oldestSnapshotAgeSeconds"),
-    ] {
-        let age = status.get(key).and_then(Value::as_f64);
-        lines.push(format!("{label:<24}{}", age.map_or_else(|| "-".to_owned(), |age| format!("{age:.1} s"))));
-    }
-    for pause in status.get("paused").and_then(Value::as_array).into_iter().flatten() {
-        let field = |name: &str| pause.get(name).filter(|value| !value.is_null()).map(text);
-        let what = field("aggregateType").unwrap_or_else(|| "everything".to_owned());
-        let who = field("operator").unwrap_or_default();
-        let why = field("reason").map(|reason| format!(": {reason}")).unwrap_or_default();
-        lines.push(format!("{:<24}{what}, by {who}{why}", "paused"));
-    }
-    lines.join("\n")
-}
-
 fn fields_table(event: &Value) -> String {
     let fields = event.as_object().into_iter().flatten();
     fields.map(|(name, value)| format!("{name:<20}{}", text(value))).collect::<Vec<_>>().join("\n")
@@ -406,7 +357,7 @@ fn rows_table(rows: &Value) -> String {
     lines.join("\n")
 }
 
-fn text(value: &Value) -> String {
+pub(super) fn text(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
         Value::String(text) => text.clone(),

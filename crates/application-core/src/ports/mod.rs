@@ -10,6 +10,7 @@ mod observer;
 mod outbox_append;
 mod outbox_audit;
 mod outbox_doctor;
+mod outbox_holders;
 mod outbox_maintenance;
 mod outbox_operations;
 mod outbox_pause;
@@ -30,6 +31,7 @@ pub use observer::{NoObserver, OutboxObserver, OutboxSignal};
 pub use outbox_append::{OutboxAppendError, OutboxAppendPort};
 pub use outbox_audit::{AuditEntry, OutboxAuditPort};
 pub use outbox_doctor::{Finding, LaneRepairPort, OutboxCheckPort};
+pub use outbox_holders::{LeaderState, OutboxHoldersPort, RelayLeases};
 pub use outbox_maintenance::{OutboxMaintenancePort, ReapReport, ReapRequest};
 pub use outbox_operations::{
     BlockedAggregate, EventFilter, OutboxEventContent, OutboxEventState, OutboxOperationsPort,
@@ -55,6 +57,7 @@ mod mocks {
         outbox_append::MockOutboxAppendPort,
         outbox_audit::MockOutboxAuditPort,
         outbox_doctor::{MockLaneRepairPort, MockOutboxCheckPort},
+        outbox_holders::MockOutboxHoldersPort,
         outbox_maintenance::MockOutboxMaintenancePort,
         outbox_operations::MockOutboxOperationsPort,
         outbox_pause::MockOutboxPausePort,

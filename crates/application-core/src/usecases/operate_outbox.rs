@@ -5,8 +5,9 @@ use std::{fmt, sync::Arc};
 use crate::{
     outbox::{Attribution, EventAction, EventId, OnPublish, OutboxEventStatus},
     ports::{
-        AuditEntry, BlockedAggregate, EventFilter, OutboxAuditPort, OutboxEventState, OutboxOperationsPort,
-        OutboxPausePort, OutboxStatistics, OutboxStatisticsPort, Pause, PauseScope, StoreError, WakeupPort,
+        AuditEntry, BlockedAggregate, EventFilter, LeaderState, OutboxAuditPort, OutboxEventState, OutboxHoldersPort,
+        OutboxOperationsPort, OutboxPausePort, OutboxStatistics, OutboxStatisticsPort, Pause, PauseScope, RelayLeases,
+        StoreError, WakeupPort,
     },
     usecases::StopSignal,
 };
@@ -62,6 +63,8 @@ pub struct OperatePorts {
     pub audit: Arc<dyn OutboxAuditPort>,
     /// Pauses.
     pub pause: Arc<dyn OutboxPausePort>,
+    /// Leases and leaders.
+    pub holders: Arc<dyn OutboxHoldersPort>,
     /// The figures.
     pub statistics: Arc<dyn OutboxStatisticsPort>,
     /// Tells the relay.
@@ -239,6 +242,22 @@ impl OperateOutboxUseCase {
         Ok(self.ports.pause.pauses().await?)
     }
 
+    /// Relays that hold leases.
+    ///
+    /// # Errors
+    /// [`OperateError`].
+    pub async fn relays(&self) -> Result<Vec<RelayLeases>, OperateError> {
+        Ok(self.ports.holders.relays().await?)
+    }
+
+    /// Who leads in which role.
+    ///
+    /// # Errors
+    /// [`OperateError`].
+    pub async fn leaders(&self) -> Result<Vec<LeaderState>, OperateError> {
+        Ok(self.ports.holders.leaders().await?)
+    }
+
     async fn act_on_batch(&self, action: EventAction, ids: &[EventId], by: &Attribution) -> Result<u64, OperateError> {
         let changed = self.ports.operations.act(action, ids, by).await?;
         if let Some(first) = changed.first() {
@@ -341,8 +360,8 @@ mod tests {
     use crate::{
         outbox::{AggregateId, AggregateType, EventType, OperatorName, Sequence},
         ports::{
-            MockOutboxAuditPort, MockOutboxOperationsPort, MockOutboxPausePort, MockOutboxStatisticsPort,
-            MockWakeupPort,
+            MockOutboxAuditPort, MockOutboxHoldersPort, MockOutboxOperationsPort, MockOutboxPausePort,
+            MockOutboxStatisticsPort, MockWakeupPort,
         },
     };
 
@@ -353,6 +372,7 @@ mod tests {
             operations: Arc::new(operations),
             audit: Arc::new(MockOutboxAuditPort::new()),
             pause: Arc::new(MockOutboxPausePort::new()),
+            holders: Arc::new(MockOutboxHoldersPort::new()),
             statistics: Arc::new(MockOutboxStatisticsPort::new()),
             wakeup: Arc::new(wakeup),
         })

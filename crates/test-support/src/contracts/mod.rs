@@ -36,8 +36,8 @@ pub mod unit_of_work;
 use std::{sync::Arc, time::Duration};
 
 use application_core::ports::{
-    InboxPort, LeadershipPort, OutboxAppendPort, OutboxAuditPort, OutboxMaintenancePort, OutboxOperationsPort,
-    OutboxPausePort, OutboxStatisticsPort, OutboxStorePort, ParkingPort, UnitOfWork,
+    InboxPort, LeadershipPort, OutboxAppendPort, OutboxAuditPort, OutboxHoldersPort, OutboxMaintenancePort,
+    OutboxOperationsPort, OutboxPausePort, OutboxStatisticsPort, OutboxStorePort, ParkingPort, UnitOfWork,
 };
 
 /// An adapter under test: its ports over one empty outbox, and the power to let its clock run.
@@ -73,6 +73,9 @@ pub trait OutboxHarness: Send + Sync + Sized + 'static {
 
     /// The record of what operators changed.
     fn audit(&self) -> Arc<dyn OutboxAuditPort>;
+
+    /// Leases and leaders.
+    fn holders(&self) -> Arc<dyn OutboxHoldersPort>;
 
     /// The figures.
     fn statistics(&self) -> Arc<dyn OutboxStatisticsPort>;

@@ -280,6 +280,9 @@ macro_rules! outbox_statistics_contract {
                 dead_events_what_is_behind_them_and_replays_are_no_backlog,
                 the_oldest_in_flight_age_is_that_of_the_oldest_claim_that_stands,
                 a_renewal_does_not_shorten_the_oldest_in_flight_age,
+                relays_that_hold_leases_are_counted_by_name,
+                a_lease_that_has_ended_is_shown_until_it_is_reaped,
+                the_leader_of_a_role_is_shown_and_that_its_term_is_over,
             ]
         );
     };

@@ -11,6 +11,7 @@ mod append;
 mod assertions;
 mod audit;
 mod failure;
+mod holders;
 mod inbox;
 mod leadership;
 mod locks;

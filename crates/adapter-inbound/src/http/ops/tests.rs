@@ -8,8 +8,9 @@ use application_core::{
         OutboxEventStatus, Reason, Sequence,
     },
     ports::{
-        AuditEntry, BlockedAggregate, EventFilter, MockOutboxAuditPort, MockOutboxOperationsPort, MockOutboxPausePort,
-        MockOutboxStatisticsPort, MockWakeupPort, OutboxEventState, OutboxStatistics, StoreError,
+        AuditEntry, BlockedAggregate, EventFilter, MockOutboxAuditPort, MockOutboxHoldersPort,
+        MockOutboxOperationsPort, MockOutboxPausePort, MockOutboxStatisticsPort, MockWakeupPort, OutboxEventState,
+        OutboxStatistics, StoreError,
     },
     usecases::OperatePorts,
 };
@@ -87,6 +88,7 @@ fn router_for(access: OpsAccess, operations: MockOutboxOperationsPort) -> Router
         operations: Arc::new(operations),
         audit: Arc::new(audit),
         pause: Arc::new(MockOutboxPausePort::new()),
+        holders: Arc::new(MockOutboxHoldersPort::new()),
         statistics: Arc::new(statistics),
         wakeup: Arc::new(wakeup),
     });
