@@ -120,9 +120,9 @@ fn table(status: &Value) -> String {
     for relay in status.get("relays").and_then(Value::as_array).into_iter().flatten() {
         let field = |name: &str| relay.get(name).map(text).unwrap_or_default();
         let age = relay.get("oldestClaimAgeSeconds").and_then(Value::as_f64).unwrap_or_default();
-        let (holder, lanes, claims, expired) = (field("holder"), field("lanes"), field("claims"), field("expired"));
+        let (holder, held, claims, expired) = (field("holder"), field("lanes"), field("claims"), field("expired"));
         lines.push(format!(
-            "{:<24}{holder}: {lanes} lanes in {claims} claims, oldest {age:.1} s, {expired} expired",
+            "{:<24}{holder}: {held} lanes in {claims} claims, oldest {age:.1} s, {expired} expired",
             "relay"
         ));
     }

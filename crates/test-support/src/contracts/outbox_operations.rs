@@ -119,7 +119,9 @@ pub async fn a_list_filters_by_event_type_class_age_and_resolution<H: OutboxHarn
     let kill = async |error: &str| {
         let claim = bench.claim().await;
         let mut failing = claim.failing_at(0, FailedOutcome::Block);
-        failing.iter_mut().for_each(|run| error.clone_into(&mut run.error));
+        for run in &mut failing {
+            error.clone_into(&mut run.error);
+        }
         bench.harness.store().fail(claim.token, &failing).await.unwrap();
     };
     let old = bench.appended("old", 1).await[0];
