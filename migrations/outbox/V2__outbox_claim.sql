@@ -18,11 +18,13 @@ CREATE TABLE outbox_claim (
 -- Random 64-bit numbers do not compress; out of line they are not copied by a renewal.
 ALTER TABLE outbox_claim ALTER COLUMN lanes SET STORAGE EXTERNAL;
 
--- Aggregate types that an operator has paused. A run ends at the first event of a paused type; a lane whose head is
--- of a paused type parks until the type is resumed.
+-- What an operator has paused. A run ends at the first event of a paused type; a lane whose head is of a paused type parks
+-- until the type is resumed.
 CREATE TABLE outbox_pause (
+    -- The empty text, which is no type, pauses everything: then no claim takes anything, and no lane needs to park.
     aggregate_type text        NOT NULL,
     paused_at      timestamptz NOT NULL DEFAULT statement_timestamp(),
+    operator       text        NOT NULL,
     reason         text,
     CONSTRAINT outbox_pause_pkey PRIMARY KEY (aggregate_type)
 );

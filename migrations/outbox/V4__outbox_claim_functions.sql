@@ -122,6 +122,9 @@ DECLARE
     v_floors bigint[];
     v_expiries int[];
 BEGIN
+    IF EXISTS (SELECT FROM outbox_pause p WHERE p.aggregate_type = '') THEN  -- everything is paused
+        RETURN;
+    END IF;
     FOR v_round IN 1 .. 8 LOOP
         SELECT array_agg(d.ctid), array_agg(d.lane), array_agg(d.floor), array_agg(d.expiries)
           INTO v_rows, v_lanes, v_floors, v_expiries
@@ -166,6 +169,9 @@ DECLARE
     v_floor bigint;
     v_expiries int;
 BEGIN
+    IF EXISTS (SELECT FROM outbox_pause p WHERE p.aggregate_type = '') THEN  -- everything is paused
+        RETURN;
+    END IF;
     FOR v_lane IN
         SELECT w.lane FROM (SELECT l.lane FROM outbox_lane l
                              WHERE l.token IS NULL AND l.due_at BETWEEN v_due_from AND statement_timestamp() - p_overdue

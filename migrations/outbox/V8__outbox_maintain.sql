@@ -60,7 +60,8 @@ BEGIN
 END $$;
 
 -- Deletes up to p_batch resolved events that were resolved longer ago than p_age: an operator's command.
-CREATE FUNCTION outbox_purge(p_age interval, p_batch int) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
+CREATE FUNCTION outbox_purge(p_age interval, p_batch int, p_operator text, p_reason text DEFAULT NULL) RETURNS bigint
+LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     v_deleted bigint;
 BEGIN
@@ -69,12 +70,13 @@ BEGIN
          WHERE o.status = 'DEAD' AND o.resolved_at < statement_timestamp() - p_age
          ORDER BY o.sequence LIMIT p_batch FOR UPDATE SKIP LOCKED));
     GET DIAGNOSTICS v_deleted = ROW_COUNT;
+    PERFORM outbox_record(p_operator, p_reason, 'purge', v_deleted);
     RETURN v_deleted;
 END $$;
 
 -- Builds all lanes anew from the open events. Refused while a lease is alive: the relays must be stopped, or an event
 -- could be sent by two of them. Appends may go on; they wait for it. Returns the number of lanes.
-CREATE FUNCTION outbox_repair_lanes() RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
+CREATE FUNCTION outbox_repair_lanes(p_operator text, p_reason text DEFAULT NULL) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     v_lanes bigint;
 BEGIN
@@ -90,23 +92,24 @@ BEGIN
       FROM outbox_event e WHERE e.published_at IS NULL AND e.resolved_at IS NULL
      ORDER BY e.lane, e.sequence;
     GET DIAGNOSTICS v_lanes = ROW_COUNT;
+    PERFORM outbox_record(p_operator, p_reason, 'repair', v_lanes);
     RETURN v_lanes;
 END $$;
 
 -- What must not exist. Reads all open events: for the doctor command and for tests, not for dashboards.
 CREATE VIEW outbox_doctor AS
 WITH head AS (
-    SELECT DISTINCT ON (e.lane) e.lane, e.sequence, e.status FROM outbox_event e
+    SELECT DISTINCT ON (e.lane) e.lane, e.sequence, e.status, e.aggregate_type FROM outbox_event e
      WHERE e.published_at IS NULL AND e.resolved_at IS NULL ORDER BY e.lane, e.sequence
 )
 SELECT CASE WHEN l.lane IS NULL THEN 'open events without a lane'
             WHEN h.sequence < l.floor THEN 'an open event below the floor of its lane'
             WHEN l.token IS NOT NULL AND c.token IS NULL THEN 'a leased lane without its claim'
-            WHEN l.token IS NULL AND l.due_at IS NULL AND h.status <> 'DEAD' AND NOT EXISTS (SELECT FROM outbox_pause)
-                 THEN 'a parked lane whose head is not DEAD' END AS problem,
+            WHEN l.token IS NULL AND l.due_at IS NULL AND h.status <> 'DEAD' AND NOT EXISTS (SELECT FROM outbox_pause p WHERE p.aggregate_type = h.aggregate_type)
+                 THEN 'a parked lane whose head is neither DEAD nor paused' END AS problem,
        coalesce(h.lane, l.lane) AS lane, h.sequence AS head
   FROM head h
   FULL JOIN outbox_lane l ON l.lane = h.lane
   LEFT JOIN outbox_claim c ON c.token = l.token
  WHERE l.lane IS NULL OR h.sequence < l.floor OR l.token IS NOT NULL AND c.token IS NULL
-    OR l.token IS NULL AND l.due_at IS NULL AND h.status <> 'DEAD' AND NOT EXISTS (SELECT FROM outbox_pause);
+    OR l.token IS NULL AND l.due_at IS NULL AND h.status <> 'DEAD' AND NOT EXISTS (SELECT FROM outbox_pause p WHERE p.aggregate_type = h.aggregate_type);

@@ -68,6 +68,22 @@ async fn claim_work_follows_the_batch_not_the_backlog() {
     assert!(pages[1] < pages[0] * 3, "{} pages where a small backlog takes {}", pages[1], pages[0]);
 }
 
+#[tokio::test]
+async fn a_poll_with_nothing_due_or_everything_paused_touches_a_handful_of_pages() {
+    let postgres = Postgres::fresh().await;
+    let mut sql = postgres.sql().await;
+    claim(&mut sql).await;
+    let (idle, _) = claim(&mut sql).await;
+    assert!(idle <= 24, "{idle} pages for a poll of an empty outbox");
+    append(&mut sql, "a", LANES, 10_000).await;
+    sql.execute("ANALYZE outbox_event; ANALYZE outbox_lane").await;
+    sql.execute("SELECT outbox_pause('', 'somebody')").await;
+    claim(&mut sql).await;
+    let (paused, handed_out) = claim(&mut sql).await;
+    assert_eq!(handed_out, 0);
+    assert!(paused <= 24, "{paused} pages for a poll while everything is paused");
+}
+
 /// How often the events were read through, by this connection as well.
 async fn sequential_scans(sql: &mut Sql) -> i64 {
     sql.execute("SELECT pg_stat_force_next_flush()").await;

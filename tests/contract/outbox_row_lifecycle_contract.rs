@@ -9,7 +9,10 @@ use application_core::{
     },
     ports::{OutboxMaintenancePort, OutboxOperationsPort, ReapRequest},
 };
-use test_support::fixtures::{Events, event_id};
+use test_support::{
+    fixtures::{Events, event_id},
+    operate::OperateOne,
+};
 
 use super::postgres::{Postgres, confirmed};
 

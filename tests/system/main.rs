@@ -6,5 +6,6 @@ mod faults;
 mod operations;
 mod outbox_reaper_wiring;
 mod relays;
+mod runbooks;
 mod stopping;
 mod world;

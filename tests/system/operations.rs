@@ -121,3 +121,108 @@ async fn published_events_are_deleted_where_the_setting_says_so_and_a_replay_say
     assert!(!status.success() && refused.contains("deletes events when they are published"), "{refused}");
     Ok(())
 }
+
+const DEAD: &str = "WITH event AS ( \
+         INSERT INTO outbox_event (id, aggregate_type, aggregate_id, event_type, payload) \
+         SELECT ('0198c5a0-0000-7000-8000-00000000000' || n)::uuid, 'order', 'o-' || n, 'OrderPlaced', '1' \
+           FROM generate_series(1, 5) n RETURNING 1) \
+     SELECT count(*) FROM event";
+
+const DIE: &str = "WITH event AS ( \
+         UPDATE outbox_event SET status = 'DEAD', attempts = 3, \
+                last_error = CASE WHEN aggregate_id < 'o-3' THEN 'rejected: full' ELSE 'poison: too large' END RETURNING 1) \
+     SELECT count(*) FROM event";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dead_events_are_moved_in_bulk_after_a_dry_run_and_a_repetition_touches_none() -> Outcome {
+    let world = World::shared("bulk").await?;
+    let quiet = world.environment.clone().with("APP__LOGS__FILTER", "error");
+    assert_eq!((world.number(DEAD).await?, world.number(DIE).await?), (5, 5));
+    let says = async |arguments: &[&str], said: &str| -> Outcome {
+        let (status, output) = run(&quiet, &[&["outbox"], arguments].concat()).await?;
+        assert!(status.success() && output.trim() == said, "{arguments:?}: {output}");
+        Ok(())
+    };
+    says(&["requeue", "--class", "rejected", "--dry-run"], "2 events would be requeued").await?;
+    says(&["requeue", "--class", "rejected", "--older-than", "1day"], "0 events requeued").await?;
+    says(&["requeue", "--class", "rejected", "--batch", "1"], "2 events requeued").await?;
+    says(&["requeue", "--class", "rejected", "--batch", "1"], "0 events requeued").await?;
+    let (one, two) = ("0198c5a0-0000-7000-8000-000000000003", "0198c5a0-0000-7000-8000-000000000001");
+    says(&["discard", one, two, "--dry-run"], "1 event would be discarded").await?;
+    says(&["discard", one, two, "--by", "zoe", "--reason", "given up"], "1 event discarded").await?;
+    // What was given up on purpose comes back by its id alone.
+    says(&["requeue", "--all", "--dry-run"], "2 events would be requeued").await?;
+    says(&["requeue", one], "1 event requeued").await?;
+    let aggregate = ["--aggregate-type", "order", "--aggregate-id", "o-4"];
+    says(&[&["discard"], &aggregate[..]].concat(), "1 event discarded").await?;
+    let all = r#"{"action":"discard","dryRun":false,"events":1,"interrupted":false}"#;
+    says(&["discard", "--all", "--json"], all).await?;
+
+    let (status, audit) = run(&quiet, &["outbox", "audit", "--json"]).await?;
+    assert!(status.success(), "{audit}");
+    let audit: Value = serde_json::from_str(&audit)?;
+    let entries: Vec<_> = audit.as_array().into_iter().flatten().rev().collect();
+    let actions: Vec<_> = entries.iter().map(|entry| entry["action"].as_str().unwrap_or_default()).collect();
+    assert_eq!(actions, ["requeue", "requeue", "discard", "requeue", "discard", "discard"], "{audit}");
+    assert_eq!((&entries[2]["operator"], &entries[2]["reason"]), (&Value::from("zoe"), &Value::from("given up")));
+    assert_eq!(entries[2]["events"], Value::from(vec![one]));
+    assert!(entries[0]["operator"].as_str().is_some_and(|who| !who.is_empty()), "{audit}");
+
+    let (status, refused) = run(&quiet, &["outbox", "requeue", two]).await?;
+    assert_eq!(status.code(), Some(1), "{refused}");
+    assert!(refused.contains("is PENDING, so it cannot be requeued"), "{refused}");
+    for wrong in [&["outbox", "requeue"][..], &["outbox", "discard", two, "--all"], &["outbox", "pause"]] {
+        assert_eq!(run(&quiet, wrong).await?.0.code(), Some(2), "{wrong:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_paused_outbox_publishes_nothing_until_it_is_resumed_and_says_so() -> Outcome {
+    let world = World::shared("pause").await?;
+    let quiet = world.environment.clone().with("APP__LOGS__FILTER", "error");
+    let publishing = quiet.clone().with("APP__OUTBOUND__PUBLISHER", "stdout");
+    assert_eq!(world.number(DEAD).await?, 5);
+    for scope in [&["--all"][..], &["--aggregate-type", "order"]] {
+        let pause = [&["outbox", "pause"], scope, &["--reason", "moving"]].concat();
+        assert_eq!(run(&quiet, &pause).await?.1.trim(), "paused");
+        assert_eq!(run(&quiet, &pause).await?.1.trim(), "paused already; nothing was changed");
+    }
+    let (_, published) = run(&publishing, &["relay", "--until-drained"]).await?;
+    assert!(!published.contains("OrderPlaced"), "{published}");
+    let (_, status) = run(&quiet, &["outbox", "status", "--json"]).await?;
+    let status: Value = serde_json::from_str(&status)?;
+    let paused = &status["paused"];
+    assert_eq!((&paused[0]["everything"], &paused[1]["aggregateType"]), (&Value::from(true), &Value::from("order")));
+    assert_eq!(paused[1]["reason"], "moving");
+    for scope in [&["--all"][..], &["--aggregate-type", "order"]] {
+        let resume = [&["outbox", "resume"], scope].concat();
+        assert_eq!(run(&quiet, &resume).await?.1.trim(), "resumed");
+        assert_eq!(run(&quiet, &resume).await?.1.trim(), "not paused; nothing was changed");
+    }
+    let (_, published) = run(&publishing, &["relay", "--until-drained"]).await?;
+    assert_eq!(published.matches("OrderPlaced").count(), 5, "{published}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watched_status_is_shown_again_until_it_is_interrupted() -> Outcome {
+    let world = World::shared("watch").await?;
+    let claim = "WITH claim AS (INSERT INTO outbox_claim (token, holder, lease_expires_at, lanes, held) \
+         VALUES (gen_random_uuid(), 'relay-7', statement_timestamp() + interval '1 h', '{1,2}', 2) RETURNING 1), \
+         leader AS (INSERT INTO outbox_leader (name, holder, term, expires_at) \
+         VALUES ('upkeep', 'relay-8', 4, statement_timestamp() + interval '1 h') RETURNING 1) \
+         SELECT count(*) FROM claim, leader";
+    assert_eq!(world.number(claim).await?, 1);
+    let quiet = world.environment.clone().with("APP__LOGS__FILTER", "error");
+    let nowhere = "127.0.0.1:9".parse()?;
+    let mut watching = quiet.spawn("watch", &["outbox", "status", "--watch", "1"], nowhere, nowhere)?;
+    let again = || async { (watching.log().matches("PENDING").count() >= 2).then_some(()) };
+    eventually("the status shown a second time", PATIENCE, again).await?;
+    watching.signal(Signal::INT)?;
+    assert!(watching.ended(PATIENCE).await?.success());
+    let shown = watching.log();
+    assert!(shown.contains("relay-7: 2 lanes in 1 claims"), "{shown}");
+    assert!(shown.contains("relay-8 of upkeep, term 4"), "{shown}");
+    Ok(())
+}

@@ -29,8 +29,9 @@ pub use inbox::PostgresInbox;
 pub use leadership::PostgresLeadership;
 pub use migrate::{History, MigrateError, MigrationReport, migrate, newest_version, outbox_migrations, schema_version};
 pub use outbox::{
-    LaneCheck, OutboxClaimRepository, OutboxEventEntity, OutboxEventRepository, OutboxEventStateEntity, OutboxReaper,
-    OutboxStoreAdapter, PostgresOutboxClaimRepository,
+    AutovacuumCheck, ClockCheck, IndexCheck, LaneCheck, OutboxClaimRepository, OutboxEventEntity,
+    OutboxEventRepository, OutboxEventStateEntity, OutboxReaper, OutboxStoreAdapter, PostgresOutboxClaimRepository,
+    SchemaCheck, ServerSettingsCheck, SnapshotCheck,
     wakeup::{ListenWakeup, NotifyWakeup, WakeupSettings},
 };
 pub use readiness::{DatabaseReadiness, SchemaReadiness, SequenceError, TablesReadiness, check_sequence};

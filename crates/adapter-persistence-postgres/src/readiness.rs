@@ -44,7 +44,9 @@ impl ReadinessCheck for DatabaseReadiness {
 }
 
 /// The tables, views and sequences of the outbox.
-const RELATIONS: [&str; 11] = [
+const RELATIONS: [&str; 13] = [
+    "outbox_audit",
+    "outbox_audit_id_seq",
     "outbox_claim",
     "outbox_doctor",
     "outbox_due_floor",
@@ -59,7 +61,7 @@ const RELATIONS: [&str; 11] = [
 ];
 
 /// The functions of the outbox, those included that others call.
-const FUNCTIONS: [&str; 33] = [
+const FUNCTIONS: [&str; 34] = [
     "outbox_acknowledge",
     "outbox_claim",
     "outbox_claim_overdue",
@@ -76,11 +78,12 @@ const FUNCTIONS: [&str; 33] = [
     "outbox_lead",
     "outbox_lease_lanes",
     "outbox_lock_leases",
-    "outbox_open_lane",
+    "outbox_open_lanes",
     "outbox_pause",
     "outbox_paused_types",
     "outbox_purge",
     "outbox_reap",
+    "outbox_record",
     "outbox_release",
     "outbox_renew",
     "outbox_repair_lanes",

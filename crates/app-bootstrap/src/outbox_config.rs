@@ -1,27 +1,34 @@
 //! The outbox, put together: ports bound to adapters, use cases, and the loops that call them.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use adapter_persistence_postgres::{
-    Database, LaneCheck, OutboxEventRepository, OutboxReaper, OutboxStoreAdapter, PgTransaction, PostgresInbox,
-    PostgresLeadership, PostgresOutboxClaimRepository, PostgresUnitOfWork,
+    AutovacuumCheck, ClockCheck, Database, IndexCheck, LaneCheck, OutboxEventRepository, OutboxReaper,
+    OutboxStoreAdapter, PgTransaction, PostgresInbox, PostgresLeadership, PostgresOutboxClaimRepository,
+    PostgresUnitOfWork, SchemaCheck, ServerSettingsCheck, SnapshotCheck,
 };
 use application_core::{
     outbox::{HolderName, InvalidBackoff},
     ports::{Clock, MessagePublishPort, OutboxCheckPort, OutboxObserver, Random, UnitOfWork, WakeupPort},
     usecases::{
-        CleanUpOutboxUseCase, ExamineOutboxUseCase, ObserveOutboxUseCase, OperateOutboxUseCase,
+        CleanUpOutboxUseCase, ExamineOutboxUseCase, ObserveOutboxUseCase, OperateOutboxUseCase, OperatePorts,
         PublishPendingOutboxEventsUseCase, ReapOutboxUseCase, Transactional,
     },
 };
 
 use crate::{
+    cli::expected_versions,
     clock::{SystemClock, SystemRandom},
     scheduler::{MaintenanceLeader, OutboxRelayScheduler},
     settings::Settings,
     telemetry::OutboxMetrics,
     wakeup::RelayWakeup,
 };
+
+/// A transaction that is open for longer keeps more dead rows than the outbox needs.
+const LONGEST_SNAPSHOT: Duration = Duration::from_mins(5);
+/// Clocks that are further apart make ages in logs and metrics of two processes contradict each other.
+const CLOCK_TOLERANCE: Duration = Duration::from_secs(1);
 
 /// The parts of the outbox over one database; each method makes one of the things that run.
 #[derive(Debug)]
@@ -125,15 +132,32 @@ impl<'a> OutboxConfig<'a> {
     /// Shows the outbox and acts on its events.
     #[must_use]
     pub fn operate(&self) -> Arc<OperateOutboxUseCase> {
-        let operate = OperateOutboxUseCase::new(self.repository(), self.repository(), self.wakeup_port());
-        Arc::new(operate.on_publish(self.settings.outbox.retention.on_publish))
+        let operate = OperatePorts {
+            operations: self.repository(),
+            audit: self.repository(),
+            pause: self.repository(),
+            holders: self.repository(),
+            statistics: self.repository(),
+            wakeup: self.wakeup_port(),
+        };
+        Arc::new(OperateOutboxUseCase::new(operate).on_publish(self.settings.outbox.retention.on_publish))
     }
 
     /// Looks for what must not be; a further check is a further line here.
     #[must_use]
     pub fn doctor(&self) -> ExamineOutboxUseCase {
         let repository = self.repository();
-        let checks: Vec<Arc<dyn OutboxCheckPort>> = vec![Arc::new(LaneCheck::new(repository.as_ref().clone()))];
+        let database = || self.database.clone();
+        let pool = self.settings.database.pool.max_connections;
+        let checks: Vec<Arc<dyn OutboxCheckPort>> = vec![
+            Arc::new(SchemaCheck::new(database(), expected_versions())),
+            Arc::new(IndexCheck::new(database())),
+            Arc::new(LaneCheck::new(repository.as_ref().clone())),
+            Arc::new(AutovacuumCheck::new(database())),
+            Arc::new(SnapshotCheck::new(database(), LONGEST_SNAPSHOT)),
+            Arc::new(ClockCheck::new(database(), Self::clock(), CLOCK_TOLERANCE)),
+            Arc::new(ServerSettingsCheck::new(database(), pool)),
+        ];
         ExamineOutboxUseCase::new(checks, repository)
     }
 

@@ -6,5 +6,6 @@ pub mod contracts;
 pub mod corpus;
 pub mod fixtures;
 pub mod in_memory;
+pub mod operate;
 pub mod servers;
 pub mod tls;

@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 use application_core::{
     outbox::OnPublish,
     ports::{
-        InboxPort, LeadershipPort, OutboxAppendPort, OutboxMaintenancePort, OutboxOperationsPort, OutboxStatisticsPort,
-        OutboxStorePort, ParkingPort, UnitOfWork,
+        InboxPort, LeadershipPort, OutboxAppendPort, OutboxAuditPort, OutboxHoldersPort, OutboxMaintenancePort,
+        OutboxOperationsPort, OutboxPausePort, OutboxStatisticsPort, OutboxStorePort, ParkingPort, UnitOfWork,
     },
 };
 use test_support::{
@@ -50,6 +50,18 @@ impl OutboxHarness for InMemory {
     }
 
     fn operations(&self) -> Arc<dyn OutboxOperationsPort> {
+        Arc::new(self.outbox.clone())
+    }
+
+    fn pause(&self) -> Arc<dyn OutboxPausePort> {
+        Arc::new(self.outbox.clone())
+    }
+
+    fn holders(&self) -> Arc<dyn OutboxHoldersPort> {
+        Arc::new(self.outbox.clone())
+    }
+
+    fn audit(&self) -> Arc<dyn OutboxAuditPort> {
         Arc::new(self.outbox.clone())
     }
 

@@ -31,6 +31,7 @@ use test_support::{
         InMemoryOutbox, InMemoryTransaction, Operation, RecordingPublisher, StoreErrorKind, assert_nothing_open,
         assert_outbox_contains, assert_outbox_is_empty, assert_outbox_lacks,
     },
+    operate::OperateOne,
 };
 
 const SAMPLE: (&str, &str) = (fixtures::AGGREGATE_TYPE, "a");

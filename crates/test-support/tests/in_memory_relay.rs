@@ -17,6 +17,7 @@ use test_support::{
     clock::{FakeClock, SeededRandom},
     fixtures::Events,
     in_memory::{InMemoryOutbox, Operation, RecordingPublisher, StoreErrorKind},
+    operate::OperateOne,
 };
 
 const RELAYS: usize = 3;

@@ -8,15 +8,15 @@ use application_core::{
         AggregateType, ConfirmedRun, EventId, FailedOutcome as Outcome, FailedRun, HolderName, LaneId, LeaseToken,
         Settlement,
     },
-    ports::{
-        LeadershipPort, OutboxAppendPort, OutboxMaintenancePort, OutboxOperationsPort, ReapReport, ReapRequest,
-        StoreError, UnitOfWork,
-    },
+    ports::{LeadershipPort, OutboxAppendPort, OutboxMaintenancePort, ReapReport, ReapRequest, StoreError, UnitOfWork},
 };
 use proptest::sample::Index;
 use sea_orm::ConnectionTrait;
 use system_tests::lane_protocol::{self as model, Due, FailedOutcome, Lease, Outbox, Rules, Stored};
-use test_support::fixtures::{AGGREGATE_TYPE, Events};
+use test_support::{
+    fixtures::{AGGREGATE_TYPE, Events},
+    operate::OperateOne,
+};
 
 use super::{Action, How, LANES};
 use crate::postgres::{Postgres, Sql, request};

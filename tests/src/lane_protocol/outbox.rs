@@ -591,7 +591,7 @@ impl Outbox {
                     return Some("a leased lane without its claim");
                 }
                 None if row.due == Due::Never && head.is_some_and(|head| head != Stored::Dead) => {
-                    return Some("a parked lane whose head is not DEAD");
+                    return Some("a parked lane whose head is neither DEAD nor paused");
                 }
                 _ => {}
             }

@@ -1,8 +1,14 @@
 //! What the doctor looks at in the database. One struct, one check.
 
-use application_core::ports::{Finding, LaneRepairPort, OutboxCheckPort, StoreError};
+mod server;
+
+use application_core::{
+    outbox::Attribution,
+    ports::{Finding, LaneRepairPort, OutboxCheckPort, StoreError},
+};
 use async_trait::async_trait;
 
+pub use self::server::{AutovacuumCheck, ClockCheck, IndexCheck, SchemaCheck, ServerSettingsCheck, SnapshotCheck};
 use super::{LaneProblem, OutboxEventRepository};
 
 /// The view `outbox_doctor`: lanes that do not fit their events or claims.
@@ -51,7 +57,7 @@ fn finding(LaneProblem { problem, lane, head }: LaneProblem) -> Finding {
 
 #[async_trait]
 impl LaneRepairPort for OutboxEventRepository {
-    async fn repair_lanes(&self) -> Result<u64, StoreError> {
-        Self::repair_lanes(self).await
+    async fn repair_lanes(&self, by: &Attribution) -> Result<u64, StoreError> {
+        Self::repair_lanes(self, by).await
     }
 }

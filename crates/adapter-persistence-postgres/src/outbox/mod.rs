@@ -1,10 +1,13 @@
 //! The outbox in PostgreSQL: append, claim, settle, reap, operate, observe, wake.
 
 mod append;
+mod audit;
 mod claim;
 mod doctor;
 pub mod entity;
+mod holders;
 mod operations;
+mod pause;
 mod reaper;
 mod repository;
 mod statistics;
@@ -12,9 +15,9 @@ mod store;
 pub mod wakeup;
 
 pub use claim::{ClaimedRow, FailureRow, OutboxClaimRepository, PostgresOutboxClaimRepository, SettlementRow};
-pub use doctor::LaneCheck;
+pub use doctor::{AutovacuumCheck, ClockCheck, IndexCheck, LaneCheck, SchemaCheck, ServerSettingsCheck, SnapshotCheck};
 pub use entity::{OutboxEventEntity, OutboxEventStateEntity};
-pub use operations::{LaneProblem, PausedType};
+pub use operations::LaneProblem;
 pub use reaper::OutboxReaper;
 pub use repository::OutboxEventRepository;
 pub use store::OutboxStoreAdapter;

@@ -4,7 +4,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use application_core::{
     outbox::{
-        AggregateId, AggregateType, EventHeaders, EventId, EventType, HolderName, OutboxEventStatus, Payload, Sequence,
+        AggregateId, AggregateType, Attribution, EventAction, EventHeaders, EventId, EventType, HolderName,
+        OutboxEventStatus, Payload, Reason, Sequence,
     },
     ports::{BlockedAggregate, EventFilter, OutboxEventContent, OutboxEventState, OutboxOperationsPort, StoreError},
 };
@@ -29,18 +30,7 @@ use crate::{
 };
 
 /// The most events of one page.
-const MOST_LISTED: u32 = 1_000;
-
-/// An aggregate type that an operator has paused.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PausedType {
-    /// The type.
-    pub aggregate_type: AggregateType,
-    /// How long it has been paused.
-    pub age: Duration,
-    /// Why.
-    pub reason: Option<String>,
-}
+pub(super) const MOST_LISTED: u32 = 1_000;
 
 /// Something that must not exist, found by [`OutboxEventRepository::examine_lanes`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,66 +77,38 @@ impl OutboxOperationsPort for OutboxEventRepository {
             .map_err(|error| tx.store_error(&error))
     }
 
-    async fn requeue(&self, id: EventId) -> Result<bool, StoreError> {
-        self.changed("outbox_requeue", Arguments::new().uuid(id.as_uuid())).await
-    }
-
-    async fn discard(&self, id: EventId) -> Result<bool, StoreError> {
-        self.changed("outbox_discard", Arguments::new().uuid(id.as_uuid())).await
-    }
-
-    async fn replay(&self, id: EventId) -> Result<bool, StoreError> {
-        self.changed("outbox_replay", Arguments::new().uuid(id.as_uuid())).await
+    async fn act(&self, action: EventAction, events: &[EventId], by: &Attribution) -> Result<Vec<EventId>, StoreError> {
+        let ids: Vec<_> = events.iter().map(EventId::as_uuid).collect();
+        let function = match action {
+            EventAction::Requeue => "outbox_requeue",
+            EventAction::Discard => "outbox_discard",
+            EventAction::Replay => "outbox_replay",
+        };
+        let rows = run(&self.database, &attributed(Arguments::new().uuids(&ids), by).call(function, "*")).await?;
+        let changed: Result<Vec<_>, _> = rows.iter().map(|row| row.try_get(0).map(EventId::new)).collect();
+        changed.map_err(|error| self.unreadable(&error))
     }
 }
 
+pub(super) fn attributed(arguments: Arguments, by: &Attribution) -> Arguments {
+    arguments.text(by.operator.as_str()).optional_text(by.reason.as_ref().map(Reason::as_str))
+}
+
 impl OutboxEventRepository {
-    /// Stops the claiming of an aggregate type's events; what is in flight finishes. `false`: it is paused already.
-    ///
-    /// # Errors
-    /// [`StoreError`].
-    pub async fn pause(&self, aggregate_type: &AggregateType, reason: Option<&str>) -> Result<bool, StoreError> {
-        self.changed("outbox_pause", Arguments::new().text(aggregate_type.as_str()).optional_text(reason)).await
-    }
-
-    /// Lets the type's events be claimed again. `false`: it is not paused.
-    ///
-    /// # Errors
-    /// [`StoreError`].
-    pub async fn resume(&self, aggregate_type: &AggregateType) -> Result<bool, StoreError> {
-        self.changed("outbox_resume", Arguments::new().text(aggregate_type.as_str())).await
-    }
-
-    /// The types that are paused now.
-    ///
-    /// # Errors
-    /// [`StoreError`].
-    pub async fn paused(&self) -> Result<Vec<PausedType>, StoreError> {
-        let rows = run(&self.database, &Statement::fixed(PAUSED)).await?;
-        let read = |row: &sqlx::postgres::PgRow| -> Result<PausedType, sqlx::Error> {
-            Ok(PausedType {
-                aggregate_type: AggregateType::from_stored(row.try_get::<String, _>(0)?),
-                age: micros(row.try_get(1)?),
-                reason: row.try_get(2)?,
-            })
-        };
-        rows.iter().map(read).collect::<Result<_, _>>().map_err(|error| self.unreadable(&error))
-    }
-
     /// Removes up to `batch` resolved events that were resolved longer ago than `age`; returns how many.
     ///
     /// # Errors
     /// [`StoreError`].
-    pub async fn purge(&self, age: Duration, batch: u32) -> Result<u64, StoreError> {
-        self.counted("outbox_purge", Arguments::new().interval(age).int(batch)).await
+    pub async fn purge(&self, age: Duration, batch: u32, by: &Attribution) -> Result<u64, StoreError> {
+        self.counted("outbox_purge", attributed(Arguments::new().interval(age).int(batch), by)).await
     }
 
     /// Builds all lanes anew from the open events, with the relays stopped (rule R30); returns the number of lanes.
     ///
     /// # Errors
     /// [`StoreError::Refused`] while a relay holds a lease.
-    pub async fn repair_lanes(&self) -> Result<u64, StoreError> {
-        self.counted("outbox_repair_lanes", Arguments::new()).await
+    pub async fn repair_lanes(&self, by: &Attribution) -> Result<u64, StoreError> {
+        self.counted("outbox_repair_lanes", attributed(Arguments::new(), by)).await
     }
 
     /// What must not exist among the lanes, the first 1,001 of them; reads all open events.
@@ -166,7 +128,7 @@ impl OutboxEventRepository {
         PostgresUnitOfWork::new(self.database.clone()).begin().await
     }
 
-    async fn changed(&self, function: &'static str, arguments: Arguments) -> Result<bool, StoreError> {
+    pub(super) async fn changed(&self, function: &'static str, arguments: Arguments) -> Result<bool, StoreError> {
         let row = run_for_row(&self.database, &arguments.call(function, "*")).await?;
         row.try_get(0).map_err(|error| self.unreadable(&error))
     }
@@ -181,9 +143,6 @@ impl OutboxEventRepository {
         from_sqlx(error, self.database.limits().statement)
     }
 }
-
-const PAUSED: &str = "SELECT aggregate_type, (extract(epoch FROM statement_timestamp() - paused_at) * 1000000)::bigint, \
-     reason FROM outbox_pause ORDER BY aggregate_type";
 
 /// One more than are listed, to know whether there are more.
 const PROBLEMS: &str = "SELECT problem, lane, head FROM outbox_doctor ORDER BY lane LIMIT 1001";
@@ -222,9 +181,12 @@ fn blocked_aggregate(row: BlockedRow) -> BlockedAggregate {
     }
 }
 
-fn micros(value: i64) -> Duration {
+pub(super) fn micros(value: i64) -> Duration {
     Duration::from_micros(u64::try_from(value).unwrap_or(0))
 }
+
+/// A century in microseconds: as good as for ever, and far from where dates overflow.
+const LONGEST_AGE: i64 = 100 * 365 * 86_400 * 1_000_000;
 
 /// One page of the view. What the view computes cannot be looked up in an index, so the events are narrowed down by the
 /// table's own columns first.
@@ -250,6 +212,20 @@ fn page(filter: &EventFilter) -> Select<OutboxEventStateEntity> {
             [aggregate_type.as_str().to_owned(), aggregate_id.as_str().to_owned()],
         );
         select = select.filter(Expr::col((OutboxEventStateEntity, Column::Lane)).eq(lane));
+    }
+    if let Some(event_type) = &filter.event_type {
+        select = select.filter(Column::EventType.eq(event_type.as_str()));
+    }
+    if let Some(class) = filter.class {
+        select = select.filter(Column::LastError.starts_with(format!("{class}: ")));
+    }
+    if let Some(age) = filter.older_than {
+        let micros = i64::try_from(age.as_micros()).map_or(LONGEST_AGE, |micros| Ord::min(micros, LONGEST_AGE));
+        let earliest = Expr::cust_with_values("statement_timestamp() - $1 * interval '1 microsecond'", [micros]);
+        select = select.filter(Expr::col((OutboxEventStateEntity, Column::CreatedAt)).lte(earliest));
+    }
+    if filter.unresolved {
+        select = select.filter(Column::ResolvedAt.is_null());
     }
     match filter.status {
         Some(status) => select.filter(has_status(status)),

@@ -5,7 +5,9 @@ use crate::Database;
 /// Appends events in a caller's transaction, reads and moves single events for operators, and takes statistics.
 ///
 /// It implements [`OutboxAppendPort`](application_core::ports::OutboxAppendPort) (`append.rs`),
-/// [`OutboxOperationsPort`](application_core::ports::OutboxOperationsPort) (`operations.rs`) and
+/// [`OutboxOperationsPort`](application_core::ports::OutboxOperationsPort) (`operations.rs`),
+/// [`OutboxAuditPort`](application_core::ports::OutboxAuditPort) (`audit.rs`),
+/// [`OutboxPausePort`](application_core::ports::OutboxPausePort) (`pause.rs`) and
 /// [`OutboxStatisticsPort`](application_core::ports::OutboxStatisticsPort) (`statistics.rs`).
 #[derive(Debug, Clone)]
 pub struct OutboxEventRepository {

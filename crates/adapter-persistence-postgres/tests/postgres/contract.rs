@@ -8,8 +8,8 @@ use adapter_persistence_postgres::{
 use application_core::{
     outbox::OnPublish,
     ports::{
-        InboxPort, LeadershipPort, OutboxAppendPort, OutboxMaintenancePort, OutboxOperationsPort, OutboxStatisticsPort,
-        OutboxStorePort, ParkingPort, UnitOfWork,
+        InboxPort, LeadershipPort, OutboxAppendPort, OutboxAuditPort, OutboxHoldersPort, OutboxMaintenancePort,
+        OutboxOperationsPort, OutboxPausePort, OutboxStatisticsPort, OutboxStorePort, ParkingPort, UnitOfWork,
     },
 };
 use test_support::contracts::OutboxHarness;
@@ -50,6 +50,18 @@ impl OutboxHarness for OnPostgres {
         Arc::new(self.0.events.clone())
     }
 
+    fn pause(&self) -> Arc<dyn OutboxPausePort> {
+        Arc::new(self.0.events.clone())
+    }
+
+    fn holders(&self) -> Arc<dyn OutboxHoldersPort> {
+        Arc::new(self.0.events.clone())
+    }
+
+    fn audit(&self) -> Arc<dyn OutboxAuditPort> {
+        Arc::new(self.0.events.clone())
+    }
+
     fn statistics(&self) -> Arc<dyn OutboxStatisticsPort> {
         Arc::new(self.0.events.clone())
     }
@@ -73,6 +85,7 @@ impl OutboxHarness for OnPostgres {
             ("outbox_claim", &["claimed_at", "lease_expires_at", "reaped_at"]),
             ("outbox_due_floor", &["looked_at", "due_from", "next_look_at"]),
             ("outbox_leader", &["expires_at"]),
+            ("outbox_pause", &["paused_at"]),
             ("outbox_inbox", &["processed_at"]),
             ("outbox_inbox_parked", &["parked_at"]),
         ];

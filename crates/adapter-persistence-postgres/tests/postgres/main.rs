@@ -6,6 +6,7 @@ mod append;
 mod claim;
 mod connection;
 mod contract;
+mod doctor;
 mod inbox;
 mod leadership;
 mod maintenance;

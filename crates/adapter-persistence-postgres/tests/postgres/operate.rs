@@ -5,8 +5,13 @@ use std::{collections::BTreeSet, time::Duration};
 use adapter_persistence_postgres::{Database, OutboxEventRepository};
 use application_core::{
     outbox::{AggregateId, AggregateType, EventId, FailedOutcome, FailedRun, OutboxEventStatus},
-    ports::{EventFilter, OutboxOperationsPort, OutboxStatisticsPort, OutboxStorePort, StoreError},
+    ports::{
+        EventFilter, OutboxOperationsPort, OutboxPausePort, OutboxStatisticsPort, OutboxStorePort, PauseScope,
+        StoreError,
+    },
 };
+
+use test_support::operate::{OperateOne, tester};
 
 use super::support::{Fixture, confirmed, event, event_of, events, fresh_id, ids};
 
@@ -106,19 +111,36 @@ async fn an_event_reopened_below_a_leased_run_is_sent_after_the_lease() {
 }
 
 #[tokio::test]
-async fn a_paused_type_waits_until_it_is_resumed() {
-    let fixture = Fixture::new("pause").await;
-    let paused = AggregateType::try_new("paused").expect("valid");
-    let (held, other) = (event_of("paused", "a"), event_of("other", "a"));
-    assert!(fixture.events.pause(&paused, Some("it's broken")).await.expect("asked"));
-    assert!(!fixture.events.pause(&paused, None).await.expect("asked"), "paused already");
-    fixture.append(&[held.clone(), other.clone()]).await;
-    assert_eq!(publish_all(&fixture).await, [other.id()]);
-    let list = fixture.events.paused().await.expect("read");
-    assert_eq!((list.len(), list[0].reason.as_deref()), (1, Some("it's broken")));
-    assert!(fixture.events.resume(&paused).await.expect("asked"));
-    assert!(!fixture.events.resume(&paused).await.expect("asked"), "not paused");
-    assert_eq!(publish_all(&fixture).await, [held.id()]);
+async fn a_run_ends_at_the_first_event_of_a_paused_type_that_shares_the_lane() {
+    let fixture = Fixture::new("collision").await;
+    let mut sql = fixture.sql().await;
+    // Two types whose hashes collide share a lane; here every aggregate does.
+    sql.execute(
+        "CREATE OR REPLACE FUNCTION outbox_lane_of(p_aggregate_type text, p_aggregate_id text) RETURNS bigint \
+         LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN 7::bigint",
+    )
+    .await;
+    let appended = [event_of("free", "a"), event_of("held", "b"), event_of("free", "a")];
+    let held = PauseScope::Type(AggregateType::try_new("held").expect("valid"));
+    assert!(fixture.events.pause(&held, &tester()).await.expect("asked"));
+    fixture.append(&appended).await;
+    assert_eq!(publish_all(&fixture).await, [appended[0].id()]);
+    assert_eq!(fixture.claim().await.runs, [], "the lane parks");
+    assert_eq!(sql.one::<i64>("SELECT count(*) FROM outbox_doctor").await, 0);
+    assert!(fixture.events.resume(&held, &tester()).await.expect("asked"));
+    assert_eq!(publish_all(&fixture).await, [appended[1].id(), appended[2].id()]);
+}
+
+#[tokio::test]
+async fn a_claim_that_waits_for_a_lane_takes_nothing_while_everything_is_paused() {
+    let fixture = Fixture::new("overdue").await;
+    fixture.append(&events("a", 1)).await;
+    fixture.sql().await.execute("UPDATE outbox_lane SET due_at = due_at - interval '1 s'").await;
+    assert!(fixture.events.pause(&PauseScope::Everything, &tester()).await.expect("asked"));
+    let overdue = "SELECT count(*) FROM outbox_claim_overdue(gen_random_uuid(), 'relay', '1 min', 10, 10, 1000)";
+    assert_eq!(fixture.sql().await.one::<i64>(overdue).await, 0);
+    assert!(fixture.events.resume(&PauseScope::Everything, &tester()).await.expect("asked"));
+    assert_eq!(fixture.sql().await.one::<i64>(overdue).await, 1);
 }
 
 #[tokio::test]
@@ -129,12 +151,12 @@ async fn lanes_can_be_rebuilt_and_forget_no_event_and_no_block() {
     let head = kill_head(&fixture).await;
     fixture.append(&b).await;
     let leased = fixture.claim().await;
-    let refused = fixture.events.repair_lanes().await;
+    let refused = fixture.events.repair_lanes(&tester()).await;
     assert!(matches!(refused, Err(StoreError::Refused { .. })), "{refused:?}");
     fixture.expire(leased.token).await;
     fixture.sql().await.execute("TRUNCATE outbox_lane").await;
     assert_ne!(fixture.events.examine_lanes().await.expect("examined"), []);
-    assert_eq!(fixture.events.repair_lanes().await.expect("repaired"), 2);
+    assert_eq!(fixture.events.repair_lanes(&tester()).await.expect("repaired"), 2);
     fixture.assert_lanes_are_sound().await;
     assert_eq!(fixture.claim().await.ids(), ids(&b));
     assert!(fixture.events.requeue(head).await.expect("asked"));
@@ -148,8 +170,8 @@ async fn resolved_events_are_purged_by_age_and_others_are_not() {
     let resolved = kill_head(&fixture).await;
     fixture.events.discard(resolved).await.expect("asked");
     let dead = kill_head(&fixture).await;
-    assert_eq!(fixture.events.purge(Duration::from_hours(1), 10).await.expect("purged"), 0, "too young");
-    assert_eq!(fixture.events.purge(Duration::ZERO, 10).await.expect("purged"), 1);
+    assert_eq!(fixture.events.purge(Duration::from_hours(1), 10, &tester()).await.expect("purged"), 0, "too young");
+    assert_eq!(fixture.events.purge(Duration::ZERO, 10, &tester()).await.expect("purged"), 1);
     assert_eq!(fixture.events.find(resolved).await.expect("read"), None);
     assert!(fixture.events.find(dead).await.expect("read").is_some());
 }

@@ -1,11 +1,14 @@
 //! The command line.
 
+mod attribution;
 mod inbox;
+mod many;
 mod outbox;
 mod output;
 mod relay;
 mod serve;
 mod setup;
+mod status;
 #[cfg(test)]
 mod tests;
 mod values;

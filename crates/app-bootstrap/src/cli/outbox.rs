@@ -1,35 +1,44 @@
 //! `app outbox …`: look at the outbox and act on its events.
 
-use std::{process::ExitCode, time::Duration};
+use std::process::ExitCode;
 
 use application_core::{
-    outbox::{AggregateType, EventId, HolderName, OutboxEventStatus},
-    ports::{BlockedAggregate, EventFilter, Finding, OutboxEventState, OutboxStatistics},
-    usecases::{Diagnosis, ExamineOutboxUseCase, OperateOutboxUseCase},
+    outbox::{AggregateType, Attribution, EventAction, EventId, HolderName, OutboxEventStatus, Reason},
+    ports::{AuditEntry, BlockedAggregate, EventFilter, Finding, OutboxEventState, PauseScope},
+    usecases::{Diagnosis, ExamineOutboxUseCase},
 };
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use time::format_description::well_known::Rfc3339;
 
-use super::{output, setup, values::aggregate_type};
+use super::{
+    attribution::AttributionArgs,
+    many::{FilterArgs, ManyArgs},
+    output, setup, status,
+    values::aggregate_type,
+};
 use crate::{error::BootstrapError, settings::Settings};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum OutboxCommand {
-    /// Backlog by status, oldest ages, blocked aggregates.
+    /// Backlog by status, oldest ages, blocked aggregates, pauses, relays that hold leases, leaders.
+    #[command(after_help = STATUS_EXAMPLES)]
     Status {
+        /// Show it again every so many seconds, until Ctrl-C.
+        #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
+        watch: Option<u64>,
         /// Print one JSON object.
         #[arg(long)]
         json: bool,
     },
     /// Events in the order of their ids, a page at a time.
+    #[command(after_help = LIST_EXAMPLES)]
     List {
         /// Only this status: PENDING, `IN_FLIGHT`, PUBLISHED, FAILED or DEAD, in upper or lower case.
         #[arg(long)]
         status: Option<OutboxEventStatus>,
-        /// Only this aggregate type.
-        #[arg(long, value_parser = aggregate_type)]
-        aggregate_type: Option<AggregateType>,
+        #[command(flatten)]
+        filter: FilterArgs,
         /// Only events after this id: the last one of the page before.
         #[arg(long)]
         after: Option<EventId>,
@@ -59,6 +68,8 @@ pub(super) enum OutboxCommand {
     },
     /// What is wrong with the outbox, and the cure of each finding; exits with 1 if anything is.
     Doctor {
+        #[command(flatten)]
+        by: AttributionArgs,
         /// First build the lanes anew from the open events; refused while a relay holds a lease.
         #[arg(long)]
         repair: bool,
@@ -66,32 +77,129 @@ pub(super) enum OutboxCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Try a DEAD event anew, attempts from zero.
-    Requeue {
-        /// The event.
-        id: EventId,
-    },
-    /// Give a DEAD event up, so that its aggregate goes on without it.
-    Discard {
-        /// The event.
-        id: EventId,
-    },
+    /// Try DEAD events anew, attempts from zero: by id, or all that match and are not resolved.
+    #[command(after_help = REQUEUE_EXAMPLES)]
+    Requeue(ManyArgs),
+    /// Give DEAD events up, so that their aggregates go on without them: by id, or all that match.
+    #[command(after_help = DISCARD_EXAMPLES)]
+    Discard(ManyArgs),
     /// Send a published event again under its id.
+    #[command(after_help = REPLAY_EXAMPLES)]
     Replay {
         /// The event.
         id: EventId,
+        #[command(flatten)]
+        by: AttributionArgs,
+    },
+    /// Hold events back: everything, or one aggregate type. What is in flight finishes; appending goes on.
+    #[command(after_help = PAUSE_EXAMPLES)]
+    Pause {
+        #[command(flatten)]
+        scope: ScopeArgs,
+        #[command(flatten)]
+        by: AttributionArgs,
+    },
+    /// Let events go again that were held back; each pause is lifted by itself.
+    #[command(after_help = PAUSE_EXAMPLES)]
+    Resume {
+        #[command(flatten)]
+        scope: ScopeArgs,
+        #[command(flatten)]
+        by: AttributionArgs,
+    },
+    /// What operators have changed, newest first: who, when, what, why, which.
+    #[command(after_help = AUDIT_EXAMPLES)]
+    Audit {
+        /// Only entries before this number: the last one of the page before.
+        #[arg(long, value_name = "NUMBER")]
+        before: Option<i64>,
+        /// How many entries.
+        #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
+        limit: u32,
+        /// Print a JSON array, with the ids of the events.
+        #[arg(long)]
+        json: bool,
     },
 }
 
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub(super) struct ScopeArgs {
+    /// Everything.
+    #[arg(long)]
+    all: bool,
+    /// The events of this aggregate type.
+    #[arg(long, value_parser = aggregate_type)]
+    aggregate_type: Option<AggregateType>,
+}
+
+impl ScopeArgs {
+    fn scope(self) -> PauseScope {
+        self.aggregate_type.map_or(PauseScope::Everything, PauseScope::Type)
+    }
+}
+
+const STATUS_EXAMPLES: &str = "\
+Examples:
+  app outbox status
+  app outbox status --watch 2
+  app outbox status --json
+
+The lag is the age of the oldest pending event. Breakers are known to each relay alone: its /metrics shows them.";
+
+const PAUSE_EXAMPLES: &str = "\
+Examples:
+  app outbox pause --aggregate-type order --reason 'the shop is being moved'
+  app outbox resume --aggregate-type order
+  app outbox pause --all
+
+What is paused is shown by `app outbox status`. A second pause or resume changes nothing and is no error.";
+
+const LIST_EXAMPLES: &str = "\
+Examples:
+  app outbox list --status dead --class rejected --older-than 1h
+  app outbox list --aggregate-type order --aggregate-id 42 --json
+  app outbox list --status dead --after 0198c5a0-0000-7000-8000-000000000001";
+
+const REQUEUE_EXAMPLES: &str = "\
+Examples:
+  app outbox requeue 0198c5a0-0000-7000-8000-000000000001 --reason 'queue is back'
+  app outbox requeue --class unroutable --older-than 10m --dry-run
+  app outbox requeue --aggregate-type order --aggregate-id 42 --by zoe
+
+Exit codes: 0 done, 1 refused or failed, 2 wrong arguments, 130 interrupted after a batch (the same command goes on).";
+
+const DISCARD_EXAMPLES: &str = "\
+Examples:
+  app outbox discard 0198c5a0-0000-7000-8000-000000000001 --reason 'sent by hand'
+  app outbox discard --event-type OrderPlaced --class poison --dry-run
+
+Exit codes: 0 done, 1 refused or failed, 2 wrong arguments, 130 interrupted after a batch (the same command goes on).";
+
+const REPLAY_EXAMPLES: &str = "\
+Examples:
+  app outbox replay 0198c5a0-0000-7000-8000-000000000001 --reason 'consumer lost it'
+
+A consumer that handled the event knows it by its inbox: `app inbox forget` comes first if it is to have its effect again.";
+
+const AUDIT_EXAMPLES: &str = "\
+Examples:
+  app outbox audit --limit 10
+  app outbox audit --before 42 --json";
+
 impl OutboxCommand {
     pub(super) async fn run(self, settings: &Settings) -> Result<ExitCode, BootstrapError> {
+        if let Self::Doctor { by, repair, json } = self {
+            let by = repair.then(|| by.attribution());
+            return doctor(&setup::outbox_as_it_is(settings).await?.doctor(), by, json).await;
+        }
         let config = setup::outbox(settings).await?;
         let outbox = config.operate();
         match self {
-            Self::Doctor { repair, json } => return doctor(&config.doctor(), repair, json).await,
-            Self::Status { json } => print(&status(&outbox.statistics().await?), json, status_table),
-            Self::List { status, aggregate_type, after, limit, json } => {
-                let filter = EventFilter { status, aggregate_type, after, limit, ..EventFilter::default() };
+            Self::Status { watch, json } => return status::run(&outbox, watch, json).await,
+            Self::Doctor { .. } => {}
+            Self::List { status, filter, after, limit, json } => {
+                let filter = EventFilter { status, after, limit, ..filter.filter() };
                 let events = outbox.list(&filter).await?;
                 print(&Value::Array(events.iter().map(event).collect()), json, rows_table);
             }
@@ -100,16 +208,39 @@ impl OutboxCommand {
                 let aggregates = outbox.blocked(limit).await?;
                 print(&Value::Array(aggregates.iter().map(blocked).collect()), json, rows_table);
             }
-            Self::Requeue { id } => act(&outbox, id, "requeued").await?,
-            Self::Discard { id } => act(&outbox, id, "discarded").await?,
-            Self::Replay { id } => act(&outbox, id, "replayed").await?,
+            Self::Requeue(many) => return many.run(EventAction::Requeue, &outbox).await,
+            Self::Discard(many) => return many.run(EventAction::Discard, &outbox).await,
+            Self::Replay { id, by } => {
+                outbox.act(EventAction::Replay, id, &by.attribution()).await?;
+                output::line(format!("1 event replayed: {id}"));
+            }
+            Self::Pause { scope, by } => {
+                let changed = outbox.pause(&scope.scope(), &by.attribution()).await?;
+                output::line(if changed { "paused" } else { "paused already; nothing was changed" });
+            }
+            Self::Resume { scope, by } => {
+                let changed = outbox.resume(&scope.scope(), &by.attribution()).await?;
+                output::line(if changed { "resumed" } else { "not paused; nothing was changed" });
+            }
+            Self::Audit { before, limit, json } => {
+                let entries = outbox.audit(before, limit).await?;
+                let value = if json { audit_entry } else { audit_row };
+                print(&Value::Array(entries.iter().map(value).collect()), json, rows_table);
+            }
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-async fn doctor(doctor: &ExamineOutboxUseCase, repair: bool, json: bool) -> Result<ExitCode, BootstrapError> {
-    let lanes = if repair { Some(doctor.repair_lanes().await.map_err(BootstrapError::Repair)?) } else { None };
+async fn doctor(
+    doctor: &ExamineOutboxUseCase,
+    repair: Option<Attribution>,
+    json: bool,
+) -> Result<ExitCode, BootstrapError> {
+    let lanes = match repair {
+        Some(by) => Some(doctor.repair_lanes(&by).await.map_err(BootstrapError::Repair)?),
+        None => None,
+    };
     let findings: Vec<_> = doctor.examine().await.iter().flat_map(findings).collect();
     let code = ExitCode::from(u8::from(!findings.is_empty()));
     if json {
@@ -135,33 +266,8 @@ fn findings(diagnosis: &Diagnosis) -> Vec<Value> {
     diagnosis.findings.iter().map(value).collect()
 }
 
-async fn act(outbox: &OperateOutboxUseCase, id: EventId, action: &str) -> Result<(), BootstrapError> {
-    match action {
-        "requeued" => outbox.requeue(id).await?,
-        "discarded" => outbox.discard(id).await?,
-        _ => outbox.replay(id).await?,
-    }
-    output::line(format!("1 event {action}: {id}"));
-    Ok(())
-}
-
 fn print(value: &Value, json: bool, table: fn(&Value) -> String) {
     output::line(if json { value.to_string() } else { table(value) });
-}
-
-fn status(statistics: &OutboxStatistics) -> Value {
-    let seconds = |age: Option<Duration>| age.map(|age| age.as_secs_f64());
-    json!({
-        "pending": statistics.pending,
-        "inFlight": statistics.in_flight,
-        "failed": statistics.failed,
-        "dead": statistics.dead,
-        "blockedAggregates": statistics.blocked_aggregates,
-        "oldestPendingAgeSeconds": seconds(statistics.oldest_pending_age),
-        "oldestInFlightAgeSeconds": seconds(statistics.oldest_in_flight_age),
-        "oldestSnapshotAgeSeconds": seconds(statistics.oldest_snapshot_age),
-        "countLimit": OutboxStatistics::COUNT_LIMIT,
-    })
 }
 
 fn event(event: &OutboxEventState) -> Value {
@@ -187,6 +293,30 @@ fn event(event: &OutboxEventState) -> Value {
     })
 }
 
+fn audit_entry(entry: &AuditEntry) -> Value {
+    json!({
+        "number": entry.number,
+        "actedAt": entry.acted_at.format(&Rfc3339).ok(),
+        "operator": entry.by.operator.as_str(),
+        "action": entry.action,
+        "affected": entry.affected,
+        "aggregateType": entry.aggregate_type,
+        "reason": entry.by.reason.as_ref().map(Reason::as_str),
+        "events": entry.events.iter().map(ToString::to_string).collect::<Vec<_>>(),
+    })
+}
+
+/// In a table a long list would push everything else aside: one event is named, more are counted.
+fn audit_row(entry: &AuditEntry) -> Value {
+    let mut row = audit_entry(entry);
+    let event = if let [only] = &entry.events[..] { json!(only.to_string()) } else { Value::Null };
+    if let Some(fields) = row.as_object_mut() {
+        fields.remove("events");
+        fields.insert("event".to_owned(), event);
+    }
+    row
+}
+
 fn blocked(aggregate: &BlockedAggregate) -> Value {
     json!({
         "aggregateType": aggregate.aggregate_type.as_str(),
@@ -196,30 +326,6 @@ fn blocked(aggregate: &BlockedAggregate) -> Value {
         "ageSeconds": aggregate.age.as_secs_f64(),
         "depth": aggregate.depth,
     })
-}
-
-fn status_table(status: &Value) -> String {
-    let (limit, mut lines) = (OutboxStatistics::COUNT_LIMIT, Vec::new());
-    for (label, key) in [
-        ("PENDING", "pending"),
-        ("IN_FLIGHT", "inFlight"),
-        ("FAILED", "failed"),
-        ("DEAD", "dead"),
-        ("blocked aggregates", "blockedAggregates"),
-    ] {
-        let count = status.get(key).and_then(Value::as_u64).unwrap_or_default();
-        let more = if count >= limit { " or more" } else { "" };
-        lines.push(format!("{label:<24}{count}{more}"));
-    }
-    for (label, key) in [
-        ("oldest pending", "oldestPendingAgeSeconds"),
-        ("oldest in flight", "oldestInFlightAgeSeconds"),
-        ("oldest snapshot", "oldestSnapshotAgeSeconds"),
-    ] {
-        let age = status.get(key).and_then(Value::as_f64);
-        lines.push(format!("{label:<24}{}", age.map_or_else(|| "-".to_owned(), |age| format!("{age:.1} s"))));
-    }
-    lines.join("\n")
 }
 
 fn fields_table(event: &Value) -> String {
@@ -251,7 +357,7 @@ fn rows_table(rows: &Value) -> String {
     lines.join("\n")
 }
 
-fn text(value: &Value) -> String {
+pub(super) fn text(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
         Value::String(text) => text.clone(),

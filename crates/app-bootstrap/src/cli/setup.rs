@@ -52,6 +52,12 @@ pub(crate) async fn database(settings: &Settings) -> Result<Database, BootstrapE
     Ok(database)
 }
 
+/// The outbox for the doctor, who is to look at a schema that is behind as well.
+pub(super) async fn outbox_as_it_is(settings: &Settings) -> Result<OutboxConfig<'_>, BootstrapError> {
+    let database = Database::connect(&settings.database).await.map_err(BootstrapError::Database)?;
+    Ok(OutboxConfig::new(settings, database, RelayWakeup::local()))
+}
+
 /// The outbox for one command; other processes find out by themselves what it changed.
 pub(super) async fn outbox(settings: &Settings) -> Result<OutboxConfig<'_>, BootstrapError> {
     Ok(OutboxConfig::new(settings, database(settings).await?, RelayWakeup::local()))

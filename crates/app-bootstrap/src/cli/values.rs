@@ -1,7 +1,9 @@
 //! Arguments that the core checks: the parser of the command line names the argument and shows the value beside its words.
 
+use std::time::Duration;
+
 use application_core::{
-    outbox::{AggregateId, AggregateType, InvalidEvent},
+    outbox::{AggregateId, AggregateType, EventType, InvalidEvent},
     ports::{ConsumerName, InvalidConsumerName},
 };
 
@@ -11,6 +13,14 @@ pub(super) fn aggregate_type(text: &str) -> Result<AggregateType, InvalidEvent> 
 
 pub(super) fn aggregate_id(text: &str) -> Result<AggregateId, InvalidEvent> {
     AggregateId::try_new(text)
+}
+
+pub(super) fn event_type(text: &str) -> Result<EventType, InvalidEvent> {
+    EventType::try_new(text)
+}
+
+pub(super) fn age(text: &str) -> Result<Duration, humantime_serde::re::humantime::DurationError> {
+    humantime_serde::re::humantime::parse_duration(text)
 }
 
 pub(super) fn consumer_name(text: &str) -> Result<ConsumerName, InvalidConsumerName> {

@@ -15,5 +15,9 @@ pub const MAX_PAYLOAD_BYTES: usize = 1_048_576;
 pub const MAX_PAYLOAD_DEPTH: usize = 100;
 /// Largest headers, in bytes of the JSON object as `jsonb` writes it, with a space after each colon and comma.
 pub const MAX_HEADERS_BYTES: usize = 16_384;
+/// Longest name of an operator, in bytes.
+pub const MAX_OPERATOR_BYTES: usize = 100;
+/// Longest reason of an operator, in bytes.
+pub const MAX_REASON_BYTES: usize = 500;
 /// Longest `last_error`, in bytes.
 pub const MAX_ERROR_BYTES: usize = 1_000;

@@ -1,6 +1,6 @@
 //! Why a publish failed, in the classes of rule R5.
 
-use std::fmt;
+use std::{fmt, str::FromStr};
 
 use super::bounds::MAX_ERROR_BYTES;
 
@@ -36,6 +36,20 @@ impl FailureClass {
 impl fmt::Display for FailureClass {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
+    }
+}
+
+/// A text that names no class.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no class of failures: {known} are", known = FailureClass::ALL.map(FailureClass::as_str).join(", "))]
+pub struct UnknownClass(String);
+
+impl FromStr for FailureClass {
+    type Err = UnknownClass;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let named = Self::ALL.into_iter().find(|class| class.as_str() == text);
+        named.ok_or_else(|| UnknownClass(text.to_owned()))
     }
 }
 

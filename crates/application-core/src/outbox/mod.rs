@@ -11,13 +11,14 @@ mod identity;
 mod invalid;
 mod lease;
 mod new_event;
+mod operator;
 mod payload;
 mod status;
 
 pub use backoff::{InvalidBackoff, OutboxBackoffPolicy};
 pub use breaker::{BatchOutcome, Breaker, BreakerPolicy, BreakerState, Verdict};
 pub use event::OutboxEvent;
-pub use failure::{FailureClass, PublishFailure, storable};
+pub use failure::{FailureClass, PublishFailure, UnknownClass, storable};
 pub use headers::EventHeaders;
 pub use history::OnPublish;
 pub use identity::{AggregateId, AggregateType, EventId, EventType, HolderName, LaneId, Sequence};
@@ -26,5 +27,6 @@ pub use lease::{
     ClaimRequest, ClaimScope, ConfirmedRun, DeadHeadPolicy, FailedOutcome, FailedRun, LeaseToken, Run, Settlement,
 };
 pub use new_event::{EventDraft, NewOutboxEvent};
+pub use operator::{Attribution, EventAction, InvalidAttribution, OperatorName, Reason, UnknownAction};
 pub use payload::Payload;
 pub use status::{IllegalTransition, OutboxEventStatus, OutboxTransition, TRANSITIONS, UnknownStatus};

@@ -8,9 +8,12 @@ mod leadership;
 mod message_publish;
 mod observer;
 mod outbox_append;
+mod outbox_audit;
 mod outbox_doctor;
+mod outbox_holders;
 mod outbox_maintenance;
 mod outbox_operations;
+mod outbox_pause;
 mod outbox_statistics;
 mod outbox_store;
 mod random;
@@ -26,11 +29,14 @@ pub use leadership::{LeaderTerm, LeadershipPort};
 pub use message_publish::{Availability, Destination, MessagePublishPort};
 pub use observer::{NoObserver, OutboxObserver, OutboxSignal};
 pub use outbox_append::{OutboxAppendError, OutboxAppendPort};
+pub use outbox_audit::{AuditEntry, OutboxAuditPort};
 pub use outbox_doctor::{Finding, LaneRepairPort, OutboxCheckPort};
+pub use outbox_holders::{LeaderState, OutboxHoldersPort, RelayLeases};
 pub use outbox_maintenance::{OutboxMaintenancePort, ReapReport, ReapRequest};
 pub use outbox_operations::{
     BlockedAggregate, EventFilter, OutboxEventContent, OutboxEventState, OutboxOperationsPort,
 };
+pub use outbox_pause::{OutboxPausePort, Pause, PauseScope};
 pub use outbox_statistics::{OutboxStatistics, OutboxStatisticsPort};
 pub use outbox_store::OutboxStorePort;
 pub use random::Random;
@@ -49,9 +55,12 @@ mod mocks {
         message_publish::MockMessagePublishPort,
         observer::MockOutboxObserver,
         outbox_append::MockOutboxAppendPort,
+        outbox_audit::MockOutboxAuditPort,
         outbox_doctor::{MockLaneRepairPort, MockOutboxCheckPort},
+        outbox_holders::MockOutboxHoldersPort,
         outbox_maintenance::MockOutboxMaintenancePort,
         outbox_operations::MockOutboxOperationsPort,
+        outbox_pause::MockOutboxPausePort,
         outbox_statistics::MockOutboxStatisticsPort,
         outbox_store::MockOutboxStorePort,
         readiness::MockReadinessCheck,

@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 
 use super::error::StoreError;
+use crate::outbox::Attribution;
 
 /// Something that is wrong, and what an operator can do about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,9 +34,9 @@ pub trait OutboxCheckPort: Send + Sync {
 #[cfg_attr(feature = "mocks", mockall::automock)]
 #[async_trait]
 pub trait LaneRepairPort: Send + Sync {
-    /// Returns the number of lanes. It MUST refuse while a lease is alive, or an event could be sent by two relays.
+    /// Returns the number of lanes, and records who had it done. It MUST refuse while a lease is alive, or an event could be sent by two relays.
     ///
     /// # Errors
     /// [`StoreError::Refused`] while a relay holds a lease; other [`StoreError`]s.
-    async fn repair_lanes(&self) -> Result<u64, StoreError>;
+    async fn repair_lanes(&self, by: &Attribution) -> Result<u64, StoreError>;
 }

@@ -7,7 +7,8 @@ use time::OffsetDateTime;
 
 use super::error::StoreError;
 use crate::outbox::{
-    AggregateId, AggregateType, EventHeaders, EventId, EventType, HolderName, OutboxEventStatus, Payload, Sequence,
+    AggregateId, AggregateType, Attribution, EventAction, EventHeaders, EventId, EventType, FailureClass, HolderName,
+    OutboxEventStatus, Payload, Sequence,
 };
 
 /// Everything about one event, as the view `outbox_event_state` tells it.
@@ -67,6 +68,14 @@ pub struct EventFilter {
     pub aggregate_type: Option<AggregateType>,
     /// Only this aggregate.
     pub aggregate_id: Option<AggregateId>,
+    /// Only this event type.
+    pub event_type: Option<EventType>,
+    /// Only events whose last failure was of this class.
+    pub class: Option<FailureClass>,
+    /// Only events that were stored this long ago or longer.
+    pub older_than: Option<Duration>,
+    /// Only events that were neither skipped nor discarded.
+    pub unresolved: bool,
     /// Only events after this one, by id: the last id of the page before.
     pub after: Option<EventId>,
     /// The most events; 1 to 1,000.
@@ -90,7 +99,7 @@ pub struct BlockedAggregate {
     pub depth: u32,
 }
 
-/// An operator's view and actions. Every action is one transition of one event, and says whether it changed anything.
+/// An operator's view and actions. Every action is one transition of each event that it names.
 #[cfg_attr(feature = "mocks", mockall::automock)]
 #[async_trait]
 pub trait OutboxOperationsPort: Send + Sync {
@@ -118,21 +127,11 @@ pub trait OutboxOperationsPort: Send + Sync {
     /// [`StoreError`].
     async fn blocked(&self, limit: u32) -> Result<Vec<BlockedAggregate>, StoreError>;
 
-    /// DEAD → PENDING, attempts from zero; also undoes a resolution. `false`: it is not DEAD.
+    /// Does it to those of the events that are in the status that it starts from, and returns these; one transaction.
+    ///
+    /// It MUST record the change and its author in the same transaction, unless it changed nothing.
     ///
     /// # Errors
-    /// [`StoreError`].
-    async fn requeue(&self, id: EventId) -> Result<bool, StoreError>;
-
-    /// Resolves a DEAD event as discarded, so that its aggregate goes on. `false`: it is not DEAD or is resolved already.
-    ///
-    /// # Errors
-    /// [`StoreError`].
-    async fn discard(&self, id: EventId) -> Result<bool, StoreError>;
-
-    /// PUBLISHED → PENDING, attempts from zero, replays + 1. `false`: it is not PUBLISHED.
-    ///
-    /// # Errors
-    /// [`StoreError`].
-    async fn replay(&self, id: EventId) -> Result<bool, StoreError>;
+    /// [`StoreError`]; then nothing was changed, unless the answer got lost.
+    async fn act(&self, action: EventAction, events: &[EventId], by: &Attribution) -> Result<Vec<EventId>, StoreError>;
 }

@@ -2,7 +2,10 @@
 
 use std::{error::Error, fmt, sync::Arc};
 
-use crate::ports::{Finding, LaneRepairPort, OutboxCheckPort, StoreError};
+use crate::{
+    outbox::Attribution,
+    ports::{Finding, LaneRepairPort, OutboxCheckPort, StoreError},
+};
 
 /// What one check found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,9 +43,9 @@ impl ExamineOutboxUseCase {
     ///
     /// # Errors
     /// [`StoreError::Refused`] while a relay holds a lease; other [`StoreError`]s.
-    pub async fn repair_lanes(&self) -> Result<u64, StoreError> {
-        let lanes = self.lanes.repair_lanes().await?;
-        tracing::warn!(lanes, "an operator had the lanes rebuilt");
+    pub async fn repair_lanes(&self, by: &Attribution) -> Result<u64, StoreError> {
+        let lanes = self.lanes.repair_lanes(by).await?;
+        tracing::warn!(lanes, operator = by.operator.as_str(), "an operator had the lanes rebuilt");
         Ok(lanes)
     }
 }

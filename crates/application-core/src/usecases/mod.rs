@@ -14,7 +14,7 @@ pub use clean_up_outbox::{CleanUpOutboxUseCase, CleanUpPolicy, CleanUpReport};
 pub use examine_outbox::{Diagnosis, ExamineOutboxUseCase};
 pub use handle_message_once::{HandleMessageOnce, Handled, HandlerError, MessageHandler};
 pub use observe_outbox::ObserveOutboxUseCase;
-pub use operate_outbox::{OperateError, OperateOutboxUseCase};
+pub use operate_outbox::{MOST_IN_A_BATCH, ManyReport, OperateError, OperateOutboxUseCase, OperatePorts, Selection};
 pub use publish_pending_outbox_events::{PublishOutcome, PublishPendingOutboxEventsUseCase, PublishPolicy};
 pub use reap_outbox::ReapOutboxUseCase;
 pub use stop::StopSignal;

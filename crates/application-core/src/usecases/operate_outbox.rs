@@ -3,11 +3,13 @@
 use std::{fmt, sync::Arc};
 
 use crate::{
-    outbox::{EventId, OnPublish, OutboxEventStatus},
+    outbox::{Attribution, EventAction, EventId, OnPublish, OutboxEventStatus},
     ports::{
-        BlockedAggregate, EventFilter, OutboxEventState, OutboxOperationsPort, OutboxStatistics, OutboxStatisticsPort,
+        AuditEntry, BlockedAggregate, EventFilter, LeaderState, OutboxAuditPort, OutboxEventState, OutboxHoldersPort,
+        OutboxOperationsPort, OutboxPausePort, OutboxStatistics, OutboxStatisticsPort, Pause, PauseScope, RelayLeases,
         StoreError, WakeupPort,
     },
+    usecases::StopSignal,
 };
 
 /// An action of an operator that could not be done.
@@ -52,23 +54,40 @@ impl From<StoreError> for OperateError {
     }
 }
 
-/// Looks at the outbox and acts on single events.
+/// What an operator works through.
+#[derive(Clone)]
+pub struct OperatePorts {
+    /// Events.
+    pub operations: Arc<dyn OutboxOperationsPort>,
+    /// The record of changes.
+    pub audit: Arc<dyn OutboxAuditPort>,
+    /// Pauses.
+    pub pause: Arc<dyn OutboxPausePort>,
+    /// Leases and leaders.
+    pub holders: Arc<dyn OutboxHoldersPort>,
+    /// The figures.
+    pub statistics: Arc<dyn OutboxStatisticsPort>,
+    /// Tells the relay.
+    pub wakeup: Arc<dyn WakeupPort>,
+}
+
+impl fmt::Debug for OperatePorts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OperatePorts").finish_non_exhaustive()
+    }
+}
+
+/// Looks at the outbox and acts on its events.
 pub struct OperateOutboxUseCase {
-    operations: Arc<dyn OutboxOperationsPort>,
-    statistics: Arc<dyn OutboxStatisticsPort>,
-    wakeup: Arc<dyn WakeupPort>,
+    ports: OperatePorts,
     on_publish: OnPublish,
 }
 
 impl OperateOutboxUseCase {
     /// Puts the ports together; published events are kept.
     #[must_use]
-    pub fn new(
-        operations: Arc<dyn OutboxOperationsPort>,
-        statistics: Arc<dyn OutboxStatisticsPort>,
-        wakeup: Arc<dyn WakeupPort>,
-    ) -> Self {
-        Self { operations, statistics, wakeup, on_publish: OnPublish::Keep }
+    pub const fn new(ports: OperatePorts) -> Self {
+        Self { ports, on_publish: OnPublish::Keep }
     }
 
     /// Says what the relay does with published events, for the reason of a refused replay.
@@ -78,36 +97,76 @@ impl OperateOutboxUseCase {
         self
     }
 
-    /// Tries a DEAD event anew, attempts from zero.
+    /// Does it to one event.
     ///
     /// # Errors
-    /// [`OperateError`].
-    pub async fn requeue(&self, id: EventId) -> Result<(), OperateError> {
-        let changed = self.operations.requeue(id).await?;
-        self.finish(id, changed, "requeued").await
-    }
-
-    /// Resolves a DEAD event, so that its aggregate goes on without it.
-    ///
-    /// # Errors
-    /// [`OperateError`].
-    pub async fn discard(&self, id: EventId) -> Result<(), OperateError> {
-        let changed = self.operations.discard(id).await?;
-        self.finish(id, changed, "discarded").await
-    }
-
-    /// Sends a published event again under its id.
-    ///
-    /// # Errors
-    /// [`OperateError`]; [`OperateError::HistoryNotKept`] where published events are deleted.
-    pub async fn replay(&self, id: EventId) -> Result<(), OperateError> {
-        let changed = self.operations.replay(id).await?;
-        match self.finish(id, changed, "replayed").await {
-            Err(OperateError::NotFound { id }) if self.on_publish == OnPublish::Delete => {
-                Err(OperateError::HistoryNotKept { id })
-            }
-            other => other,
+    /// [`OperateError`]; [`OperateError::HistoryNotKept`] for a replay where published events are deleted.
+    pub async fn act(&self, action: EventAction, id: EventId, by: &Attribution) -> Result<(), OperateError> {
+        if self.act_on_batch(action, &[id], by).await? == 1 {
+            return Ok(());
         }
+        let deleted = action == EventAction::Replay && self.on_publish == OnPublish::Delete;
+        match self.show(id).await {
+            Ok(OutboxEventState { status, resolved_at, .. }) => Err(OperateError::NotAllowed {
+                id,
+                status,
+                resolved: resolved_at.is_some(),
+                action: action.participle(),
+            }),
+            Err(OperateError::NotFound { id }) if deleted => Err(OperateError::HistoryNotKept { id }),
+            Err(other) => Err(other),
+        }
+    }
+
+    /// Does it to all that are meant, in batches of one transaction each, and begins no further batch once told to stop.
+    /// Events that are not in the status that the action starts from are left alone, so a repetition goes on where an
+    /// interrupted call ended. By filter, a requeue leaves resolved events alone: they were given up on purpose.
+    ///
+    /// # Errors
+    /// [`OperateError`]; the batches before are done.
+    pub async fn act_on_many(
+        &self,
+        action: EventAction,
+        which: &Selection,
+        batch: u32,
+        by: &Attribution,
+        stop: &StopSignal,
+    ) -> Result<ManyReport, OperateError> {
+        let mut pages = Pages::new(action, which, batch);
+        let mut report = ManyReport::default();
+        while !stop.is_set() {
+            let ids = pages.next(self.ports.operations.as_ref()).await?;
+            if ids.is_empty() {
+                return Ok(report);
+            }
+            report.events += self.act_on_batch(action, &ids, by).await?;
+        }
+        Ok(ManyReport { interrupted: true, ..report })
+    }
+
+    /// Counts what [`Self::act_on_many`] would change now, and changes nothing.
+    ///
+    /// # Errors
+    /// [`OperateError`].
+    pub async fn count_many(
+        &self,
+        action: EventAction,
+        which: &Selection,
+        stop: &StopSignal,
+    ) -> Result<ManyReport, OperateError> {
+        let mut pages = Pages::new(action, which, MOST_IN_A_BATCH);
+        let mut report = ManyReport::default();
+        while !stop.is_set() {
+            let ids = pages.next(self.ports.operations.as_ref()).await?;
+            if ids.is_empty() {
+                return Ok(report);
+            }
+            report.events += match which {
+                Selection::Matching(_) => wide(ids.len()),
+                Selection::Events(_) => self.count_startable(action, &ids).await?,
+            };
+        }
+        Ok(ManyReport { interrupted: true, ..report })
     }
 
     /// The state of one event.
@@ -115,7 +174,7 @@ impl OperateOutboxUseCase {
     /// # Errors
     /// [`OperateError`].
     pub async fn show(&self, id: EventId) -> Result<OutboxEventState, OperateError> {
-        self.operations.find(id).await?.ok_or(OperateError::NotFound { id })
+        self.ports.operations.find(id).await?.ok_or(OperateError::NotFound { id })
     }
 
     /// A page of events.
@@ -123,7 +182,7 @@ impl OperateOutboxUseCase {
     /// # Errors
     /// [`OperateError`].
     pub async fn list(&self, filter: &EventFilter) -> Result<Vec<OutboxEventState>, OperateError> {
-        Ok(self.operations.list(filter).await?)
+        Ok(self.ports.operations.list(filter).await?)
     }
 
     /// Aggregates that wait behind a DEAD event.
@@ -131,7 +190,7 @@ impl OperateOutboxUseCase {
     /// # Errors
     /// [`OperateError`].
     pub async fn blocked(&self, limit: u32) -> Result<Vec<BlockedAggregate>, OperateError> {
-        Ok(self.operations.blocked(limit).await?)
+        Ok(self.ports.operations.blocked(limit).await?)
     }
 
     /// The figures of the moment.
@@ -139,19 +198,152 @@ impl OperateOutboxUseCase {
     /// # Errors
     /// [`OperateError`].
     pub async fn statistics(&self) -> Result<OutboxStatistics, OperateError> {
-        Ok(self.statistics.statistics().await?)
+        Ok(self.ports.statistics.statistics().await?)
     }
 
-    async fn finish(&self, id: EventId, changed: bool, action: &'static str) -> Result<(), OperateError> {
-        if changed {
-            tracing::info!(event.id = %id, action, "an operator acted on an event");
-            self.wakeup.wake();
-            return Ok(());
-        }
-        let state = self.show(id).await?;
-        let resolved = state.resolved_at.is_some();
-        Err(OperateError::NotAllowed { id, status: state.status, resolved, action })
+    /// What operators have changed, newest first, before the entry with this number.
+    ///
+    /// # Errors
+    /// [`OperateError`].
+    pub async fn audit(&self, before: Option<i64>, limit: u32) -> Result<Vec<AuditEntry>, OperateError> {
+        Ok(self.ports.audit.audit(before, limit).await?)
     }
+
+    /// Holds events back. `false`: they are held back already.
+    ///
+    /// # Errors
+    /// [`OperateError`].
+    pub async fn pause(&self, scope: &PauseScope, by: &Attribution) -> Result<bool, OperateError> {
+        let changed = self.ports.pause.pause(scope, by).await?;
+        if changed {
+            tracing::warn!(?scope, operator = by.operator.as_str(), "an operator paused the outbox");
+        }
+        Ok(changed)
+    }
+
+    /// Lets events go again. `false`: they were not held back.
+    ///
+    /// # Errors
+    /// [`OperateError`].
+    pub async fn resume(&self, scope: &PauseScope, by: &Attribution) -> Result<bool, OperateError> {
+        let changed = self.ports.pause.resume(scope, by).await?;
+        if changed {
+            tracing::warn!(?scope, operator = by.operator.as_str(), "an operator resumed the outbox");
+            self.ports.wakeup.wake();
+        }
+        Ok(changed)
+    }
+
+    /// The pauses that stand.
+    ///
+    /// # Errors
+    /// [`OperateError`].
+    pub async fn pauses(&self) -> Result<Vec<Pause>, OperateError> {
+        Ok(self.ports.pause.pauses().await?)
+    }
+
+    /// Relays that hold leases.
+    ///
+    /// # Errors
+    /// [`OperateError`].
+    pub async fn relays(&self) -> Result<Vec<RelayLeases>, OperateError> {
+        Ok(self.ports.holders.relays().await?)
+    }
+
+    /// Who leads in which role.
+    ///
+    /// # Errors
+    /// [`OperateError`].
+    pub async fn leaders(&self) -> Result<Vec<LeaderState>, OperateError> {
+        Ok(self.ports.holders.leaders().await?)
+    }
+
+    async fn act_on_batch(&self, action: EventAction, ids: &[EventId], by: &Attribution) -> Result<u64, OperateError> {
+        let changed = self.ports.operations.act(action, ids, by).await?;
+        if let Some(first) = changed.first() {
+            let operator = by.operator.as_str();
+            tracing::info!(%action, operator, events = changed.len(), first = %first, "an operator acted on events");
+            self.ports.wakeup.wake();
+        }
+        Ok(wide(changed.len()))
+    }
+
+    async fn count_startable(&self, action: EventAction, ids: &[EventId]) -> Result<u64, OperateError> {
+        let mut count = 0;
+        for id in ids {
+            let state = self.ports.operations.find(*id).await?;
+            count += u64::from(state.is_some_and(|state| starts_from(action, &state)));
+        }
+        Ok(count)
+    }
+}
+
+/// What an action on many is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Selection {
+    /// These events.
+    Events(Vec<EventId>),
+    /// Every event that matches; its status, page and limit are the action's to say.
+    Matching(EventFilter),
+}
+
+/// What an action on many did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ManyReport {
+    /// Events that were changed, or would be.
+    pub events: u64,
+    /// Whether it was told to stop before all were looked at.
+    pub interrupted: bool,
+}
+
+/// The most events of one batch.
+pub const MOST_IN_A_BATCH: u32 = 1_000;
+
+fn starts_from(action: EventAction, state: &OutboxEventState) -> bool {
+    match action {
+        EventAction::Requeue => state.status == OutboxEventStatus::Dead,
+        EventAction::Discard => state.status == OutboxEventStatus::Dead && state.resolved_at.is_none(),
+        EventAction::Replay => state.status == OutboxEventStatus::Published,
+    }
+}
+
+/// The batches of a selection, one after the other.
+enum Pages<'a> {
+    Given(std::slice::Chunks<'a, EventId>),
+    Found(EventFilter),
+}
+
+impl<'a> Pages<'a> {
+    fn new(action: EventAction, which: &'a Selection, batch: u32) -> Self {
+        let batch = batch.clamp(1, MOST_IN_A_BATCH);
+        match which {
+            Selection::Events(ids) => Self::Given(ids.chunks(usize::try_from(batch).unwrap_or(1))),
+            Selection::Matching(filter) => {
+                let status = match action {
+                    EventAction::Requeue | EventAction::Discard => OutboxEventStatus::Dead,
+                    EventAction::Replay => OutboxEventStatus::Published,
+                };
+                let filter = filter.clone();
+                Self::Found(EventFilter { status: Some(status), unresolved: true, after: None, limit: batch, ..filter })
+            }
+        }
+    }
+
+    /// The next ones; empty: that was all. An event that dies behind the page that was read is a later call's.
+    async fn next(&mut self, operations: &dyn OutboxOperationsPort) -> Result<Vec<EventId>, StoreError> {
+        match self {
+            Self::Given(chunks) => Ok(chunks.next().unwrap_or_default().to_vec()),
+            Self::Found(filter) => {
+                let ids: Vec<_> = operations.list(filter).await?.into_iter().map(|event| event.id).collect();
+                filter.after = ids.last().copied().or(filter.after);
+                Ok(ids)
+            }
+        }
+    }
+}
+
+fn wide(n: usize) -> u64 {
+    u64::try_from(n).unwrap_or(u64::MAX)
 }
 
 impl fmt::Debug for OperateOutboxUseCase {
@@ -165,15 +357,37 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::ports::{MockOutboxOperationsPort, MockOutboxStatisticsPort, MockWakeupPort};
+    use crate::{
+        outbox::{AggregateId, AggregateType, EventType, OperatorName, Sequence},
+        ports::{
+            MockOutboxAuditPort, MockOutboxHoldersPort, MockOutboxOperationsPort, MockOutboxPausePort,
+            MockOutboxStatisticsPort, MockWakeupPort,
+        },
+    };
+
+    fn operate(operations: MockOutboxOperationsPort) -> OperateOutboxUseCase {
+        let mut wakeup = MockWakeupPort::new();
+        wakeup.expect_wake().return_const(());
+        OperateOutboxUseCase::new(OperatePorts {
+            operations: Arc::new(operations),
+            audit: Arc::new(MockOutboxAuditPort::new()),
+            pause: Arc::new(MockOutboxPausePort::new()),
+            holders: Arc::new(MockOutboxHoldersPort::new()),
+            statistics: Arc::new(MockOutboxStatisticsPort::new()),
+            wakeup: Arc::new(wakeup),
+        })
+    }
+
+    fn somebody() -> Attribution {
+        Attribution { operator: OperatorName::try_new("somebody").unwrap(), reason: None }
+    }
 
     async fn replay_of_what_is_not_there(on_publish: OnPublish) -> OperateError {
         let mut operations = MockOutboxOperationsPort::new();
-        operations.expect_replay().times(1).returning(|_| Ok(false));
+        operations.expect_act().times(1).returning(|_, _, _| Ok(Vec::new()));
         operations.expect_find().times(1).returning(|_| Ok(None));
-        let (statistics, wakeup) = (MockOutboxStatisticsPort::new(), MockWakeupPort::new());
-        let operate = OperateOutboxUseCase::new(Arc::new(operations), Arc::new(statistics), Arc::new(wakeup));
-        operate.on_publish(on_publish).replay(EventId::new(Uuid::from_u128(1))).await.unwrap_err()
+        let operate = operate(operations).on_publish(on_publish);
+        operate.act(EventAction::Replay, EventId::new(Uuid::from_u128(1)), &somebody()).await.unwrap_err()
     }
 
     #[tokio::test]
@@ -183,5 +397,68 @@ mod tests {
         let deleted = replay_of_what_is_not_there(OnPublish::Delete).await;
         assert!(matches!(deleted, OperateError::HistoryNotKept { .. }), "{deleted:?}");
         assert!(deleted.to_string().contains("deletes events when they are published"), "{deleted}");
+    }
+
+    fn dead(n: u128) -> OutboxEventState {
+        OutboxEventState {
+            id: EventId::new(Uuid::from_u128(n)),
+            sequence: Sequence(7),
+            aggregate_type: AggregateType::from_stored("order"),
+            aggregate_id: AggregateId::from_stored("1"),
+            event_type: EventType::from_stored("OrderPlaced"),
+            status: OutboxEventStatus::Dead,
+            attempts: 3,
+            replays: 0,
+            created_at: time::OffsetDateTime::UNIX_EPOCH,
+            published_at: None,
+            due_at: None,
+            last_error: None,
+            resolved_at: None,
+            resolution: None,
+            holder: None,
+            lease_expires_at: None,
+            blocked_behind: None,
+        }
+    }
+
+    /// Five DEAD events, page by page.
+    fn five_dead() -> MockOutboxOperationsPort {
+        let mut operations = MockOutboxOperationsPort::new();
+        operations.expect_list().returning(|filter| {
+            assert_eq!((filter.status, filter.unresolved), (Some(OutboxEventStatus::Dead), true));
+            let later = (1..=5).map(dead).filter(|event| filter.after.is_none_or(|after| event.id > after));
+            Ok(later.take(usize::try_from(filter.limit).unwrap()).collect())
+        });
+        operations
+    }
+
+    #[tokio::test]
+    async fn an_action_on_many_ends_after_the_batch_in_which_it_is_told_to_stop() {
+        let stop = StopSignal::new();
+        let mut operations = five_dead();
+        let told = stop.clone();
+        operations.expect_act().times(2).returning(move |_, ids, _| {
+            if ids.contains(&dead(4).id) {
+                told.set();
+            }
+            Ok(ids.to_vec())
+        });
+        let which = Selection::Matching(EventFilter::default());
+        let report =
+            operate(operations).act_on_many(EventAction::Discard, &which, 2, &somebody(), &stop).await.unwrap();
+        assert_eq!(report, ManyReport { events: 4, interrupted: true });
+    }
+
+    #[tokio::test]
+    async fn a_count_changes_nothing_and_counts_what_the_action_would_change() {
+        let which = Selection::Matching(EventFilter::default());
+        let stop = StopSignal::new();
+        let report = operate(five_dead()).count_many(EventAction::Requeue, &which, &stop).await.unwrap();
+        assert_eq!(report, ManyReport { events: 5, interrupted: false });
+        let mut operations = MockOutboxOperationsPort::new();
+        operations.expect_find().returning(|id| Ok((id == dead(1).id).then(|| dead(1))));
+        let which = Selection::Events(vec![dead(1).id, dead(2).id]);
+        let report = operate(operations).count_many(EventAction::Requeue, &which, &stop).await.unwrap();
+        assert_eq!(report.events, 1);
     }
 }

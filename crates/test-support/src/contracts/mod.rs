@@ -23,8 +23,10 @@ mod bench;
 pub mod inbox;
 pub mod leadership;
 pub mod outbox_append;
+pub mod outbox_audit;
 pub mod outbox_maintenance;
 pub mod outbox_operations;
+pub mod outbox_pause;
 pub mod outbox_statistics;
 pub mod outbox_store;
 pub mod outbox_without_history;
@@ -34,8 +36,8 @@ pub mod unit_of_work;
 use std::{sync::Arc, time::Duration};
 
 use application_core::ports::{
-    InboxPort, LeadershipPort, OutboxAppendPort, OutboxMaintenancePort, OutboxOperationsPort, OutboxStatisticsPort,
-    OutboxStorePort, ParkingPort, UnitOfWork,
+    InboxPort, LeadershipPort, OutboxAppendPort, OutboxAuditPort, OutboxHoldersPort, OutboxMaintenancePort,
+    OutboxOperationsPort, OutboxPausePort, OutboxStatisticsPort, OutboxStorePort, ParkingPort, UnitOfWork,
 };
 
 /// An adapter under test: its ports over one empty outbox, and the power to let its clock run.
@@ -65,6 +67,15 @@ pub trait OutboxHarness: Send + Sync + Sized + 'static {
 
     /// The operator's side.
     fn operations(&self) -> Arc<dyn OutboxOperationsPort>;
+
+    /// Pauses.
+    fn pause(&self) -> Arc<dyn OutboxPausePort>;
+
+    /// The record of what operators changed.
+    fn audit(&self) -> Arc<dyn OutboxAuditPort>;
+
+    /// Leases and leaders.
+    fn holders(&self) -> Arc<dyn OutboxHoldersPort>;
 
     /// The figures.
     fn statistics(&self) -> Arc<dyn OutboxStatisticsPort>;

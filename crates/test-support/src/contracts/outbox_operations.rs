@@ -5,7 +5,10 @@
 use std::time::Duration;
 
 use application_core::{
-    outbox::{AggregateId, AggregateType, EventId, FailedOutcome, HolderName, OutboxEventStatus as Status},
+    outbox::{
+        AggregateId, AggregateType, EventAction, EventId, EventType, FailedOutcome, FailureClass, HolderName,
+        OutboxEventStatus as Status,
+    },
     ports::EventFilter,
 };
 
@@ -13,6 +16,7 @@ use super::{
     OutboxHarness,
     bench::{Bench, LONG, settled},
 };
+use crate::operate::{OperateOne, tester};
 
 async fn requeue<H: OutboxHarness>(bench: &Bench<H>, id: EventId) -> bool {
     bench.harness.operations().requeue(id).await.unwrap()
@@ -104,6 +108,43 @@ pub async fn a_list_filters_by_status_type_and_aggregate<H: OutboxHarness>() {
         [order.id()]
     );
     assert_eq!(list(EventFilter { aggregate_type, ..of_aggregate }).await, [order.id()]);
+}
+
+pub async fn a_list_filters_by_event_type_class_age_and_resolution<H: OutboxHarness>() {
+    let bench = Bench::<H>::fresh().await;
+    let list = async |filter: EventFilter| -> Vec<_> {
+        let events = bench.harness.operations().list(&EventFilter { limit: 100, ..filter }).await.unwrap();
+        events.into_iter().map(|event| event.id).collect()
+    };
+    let kill = async |error: &str| {
+        let claim = bench.claim().await;
+        let mut failing = claim.failing_at(0, FailedOutcome::Block);
+        for run in &mut failing {
+            error.clone_into(&mut run.error);
+        }
+        bench.harness.store().fail(claim.token, &failing).await.unwrap();
+    };
+    let old = bench.appended("old", 1).await[0];
+    kill("rejected: full").await;
+    bench.harness.advance(Duration::from_secs(60)).await;
+    let young = bench.events.of("young").event_type("Other").build();
+    bench.append(std::slice::from_ref(&young)).await;
+    kill("poison: rejected: too large").await;
+    let young = young.id();
+
+    let class = |class| EventFilter { class: Some(class), ..EventFilter::default() };
+    assert_eq!(list(class(FailureClass::Rejected)).await, [old]);
+    assert_eq!(list(class(FailureClass::Poison)).await, [young]);
+    assert_eq!(list(class(FailureClass::Unroutable)).await, []);
+    let event_type = Some(EventType::try_new("Other").unwrap());
+    assert_eq!(list(EventFilter { event_type, ..EventFilter::default() }).await, [young]);
+    let older = |seconds| EventFilter { older_than: Some(Duration::from_secs(seconds)), ..EventFilter::default() };
+    assert_eq!(list(older(60)).await, [old]);
+    assert_eq!(list(older(0)).await, [old, young]);
+    assert_eq!(list(EventFilter { older_than: Some(Duration::MAX), ..EventFilter::default() }).await, []);
+    assert!(discard(&bench, old).await);
+    let open = EventFilter { status: Some(Status::Dead), unresolved: true, ..EventFilter::default() };
+    assert_eq!(list(open).await, [young]);
 }
 
 pub async fn a_list_goes_on_page_by_page_in_the_order_of_ids<H: OutboxHarness>() {
@@ -282,6 +323,24 @@ pub async fn an_event_replayed_while_its_lane_is_leased_is_delivered_after_the_r
     assert!(bench.claim().await.runs.is_empty(), "the lane is leased");
     assert_eq!(bench.acknowledge(&claim).await, settled(1, 1));
     assert_eq!(bench.publish_due().await, [[published]]);
+}
+
+// Many at once
+
+pub async fn one_action_on_many_events_keeps_the_order_of_each_aggregate<H: OutboxHarness>() {
+    let bench = Bench::<H>::fresh().await;
+    let (a, b) = (bench.appended("a", 3).await, bench.appended("b", 2).await);
+    bench.publish_due().await;
+    let behind = bench.appended("a", 1).await[0];
+    let unknown = bench.events.of("c").build().id();
+    let named = [a[2], b[0], unknown, a[0], b[1], behind, a[0]];
+    let mut changed = bench.harness.operations().act(EventAction::Replay, &named, &tester()).await.unwrap();
+    changed.sort();
+    let mut expected = vec![a[0], a[2], b[0], b[1]];
+    expected.sort();
+    assert_eq!(changed, expected);
+    assert_eq!(bench.publish_due().await, [vec![a[0], a[2], behind], b]);
+    assert_eq!(bench.harness.operations().act(EventAction::Requeue, &named, &tester()).await.unwrap(), []);
 }
 
 // Repeated and misplaced

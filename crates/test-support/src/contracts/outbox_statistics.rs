@@ -4,12 +4,16 @@
 
 use std::time::Duration;
 
-use application_core::{outbox::FailedOutcome, ports::OutboxStatistics};
+use application_core::{
+    outbox::{FailedOutcome, HolderName},
+    ports::OutboxStatistics,
+};
 
 use super::{
     OutboxHarness,
     bench::{Bench, LONG},
 };
+use crate::operate::OperateOne;
 
 const AGE: Duration = Duration::from_secs(500);
 
@@ -94,4 +98,43 @@ pub async fn a_renewal_does_not_shorten_the_oldest_in_flight_age<H: OutboxHarnes
     assert!(figures(&bench).await.oldest_in_flight_age.is_some_and(|age| age >= AGE));
     bench.acknowledge(&claim).await;
     assert_eq!(figures(&bench).await.oldest_in_flight_age, None);
+}
+
+pub async fn relays_that_hold_leases_are_counted_by_name<H: OutboxHarness>() {
+    let bench = Bench::<H>::fresh().await;
+    for aggregate in ["a", "b", "c"] {
+        bench.appended(aggregate, 2).await;
+    }
+    let first = bench.claim_with(|request| request.max_lanes = 1).await;
+    bench.harness.advance(AGE).await;
+    assert!(bench.harness.store().renew(first.token, LONG).await.unwrap());
+    let second = bench.claim_with(|request| request.holder = HolderName::new("relay-2")).await;
+    let relays = bench.harness.holders().relays().await.unwrap();
+    let seen: Vec<_> = relays.iter().map(|r| (r.holder.as_str(), r.claims, r.lanes, r.expired)).collect();
+    assert_eq!(seen, [("relay-1", 1, 1, 0), ("relay-2", 1, 2, 0)]);
+    assert!(relays[0].oldest_claim_age >= AGE && relays[1].oldest_claim_age < AGE, "{relays:?}");
+    bench.acknowledge(&first).await;
+    bench.acknowledge(&second).await;
+    assert_eq!(bench.harness.holders().relays().await.unwrap(), []);
+}
+
+pub async fn a_lease_that_has_ended_is_shown_until_it_is_reaped<H: OutboxHarness>() {
+    let bench = Bench::<H>::fresh().await;
+    bench.appended("a", 1).await;
+    bench.let_a_claim_expire().await;
+    assert_eq!(bench.harness.holders().relays().await.unwrap()[0].expired, 1);
+    bench.reap().await;
+    assert_eq!(bench.harness.holders().relays().await.unwrap(), []);
+}
+
+pub async fn the_leader_of_a_role_is_shown_and_that_its_term_is_over<H: OutboxHarness>() {
+    let bench = Bench::<H>::fresh().await;
+    assert_eq!(bench.harness.holders().leaders().await.unwrap(), []);
+    let holder = HolderName::new("a");
+    bench.harness.leadership().acquire("upkeep", &holder, LONG).await.unwrap().unwrap();
+    let leaders = bench.harness.holders().leaders().await.unwrap();
+    assert_eq!((leaders[0].role.as_str(), &leaders[0].holder, leaders[0].term), ("upkeep", &holder, 1));
+    assert!(leaders[0].expires_in.is_some_and(|left| left <= LONG), "{leaders:?}");
+    bench.harness.advance(LONG + AGE).await;
+    assert_eq!(bench.harness.holders().leaders().await.unwrap()[0].expires_in, None);
 }

@@ -13,6 +13,7 @@ use super::{
     OutboxHarness,
     bench::{AFTER_LEASE, Bench, LEASE, LONG, settled, stale},
 };
+use crate::operate::OperateOne;
 
 const RETRY: FailedOutcome = FailedOutcome::Retry { after: LONG };
 

@@ -12,6 +12,7 @@ use super::{
     OutboxHarness,
     bench::{Bench, Claim, LONG, settled, stale},
 };
+use crate::operate::OperateOne;
 
 /// Settles all runs as published to their ends.
 async fn publish<H: OutboxHarness>(bench: &Bench<H>, claim: &Claim) {

@@ -28,6 +28,8 @@ macro_rules! outbox_contracts {
         $crate::outbox_without_history_contract!($harness);
         $crate::outbox_maintenance_contract!($harness);
         $crate::outbox_operations_contract!($harness);
+        $crate::outbox_audit_contract!($harness);
+        $crate::outbox_pause_contract!($harness);
         $crate::outbox_statistics_contract!($harness);
         $crate::inbox_contract!($harness);
         $crate::leadership_contract!($harness);
@@ -199,6 +201,7 @@ macro_rules! outbox_operations_contract {
                 only_an_event_in_flight_shows_a_holder_and_the_end_of_a_lease,
                 an_event_names_the_head_that_it_waits_behind,
                 a_list_filters_by_status_type_and_aggregate,
+                a_list_filters_by_event_type_class_age_and_resolution,
                 a_list_goes_on_page_by_page_in_the_order_of_ids,
                 blocked_aggregates_are_listed_oldest_head_first_with_reason_and_depth,
                 a_requeued_head_flows_again_with_its_attempts_to_come,
@@ -213,8 +216,50 @@ macro_rules! outbox_operations_contract {
                 a_replayed_event_is_delivered_again_and_says_so,
                 a_replayed_event_goes_before_those_that_are_open,
                 an_event_replayed_while_its_lane_is_leased_is_delivered_after_the_run,
+                one_action_on_many_events_keeps_the_order_of_each_aggregate,
                 a_second_identical_action_changes_nothing,
                 an_action_from_a_status_that_it_does_not_start_from_changes_nothing,
+            ]
+        );
+    };
+}
+
+/// The cases of [`contracts::outbox_audit`](crate::contracts::outbox_audit) as tests of the harness.
+#[macro_export]
+macro_rules! outbox_audit_contract {
+    ($harness:ty) => {
+        $crate::contract_tests!(
+            outbox_audit,
+            $harness,
+            [
+                an_action_is_recorded_with_who_when_what_why_and_which,
+                every_action_has_its_name_and_a_reason_is_optional,
+                what_changed_nothing_is_not_recorded,
+                only_the_events_that_were_changed_are_recorded,
+                a_change_whose_record_is_refused_is_not_made,
+                the_record_goes_on_page_by_page_newest_first,
+            ]
+        );
+    };
+}
+
+/// The cases of [`contracts::outbox_pause`](crate::contracts::outbox_pause) as tests of the harness.
+#[macro_export]
+macro_rules! outbox_pause_contract {
+    ($harness:ty) => {
+        $crate::contract_tests!(
+            outbox_pause,
+            $harness,
+            [
+                events_of_a_paused_type_wait_and_others_flow,
+                a_resumed_type_is_delivered_whole_and_in_order,
+                the_pause_of_everything_holds_every_type_back_until_it_is_lifted,
+                each_pause_is_lifted_by_itself,
+                what_is_in_flight_finishes_and_what_follows_waits,
+                what_fails_while_it_is_paused_keeps_its_attempts_and_its_backoff,
+                a_resume_does_not_wake_what_is_dead,
+                what_is_requeued_while_it_is_paused_waits_for_the_resume,
+                a_second_pause_or_resume_changes_and_records_nothing,
             ]
         );
     };
@@ -235,6 +280,9 @@ macro_rules! outbox_statistics_contract {
                 dead_events_what_is_behind_them_and_replays_are_no_backlog,
                 the_oldest_in_flight_age_is_that_of_the_oldest_claim_that_stands,
                 a_renewal_does_not_shorten_the_oldest_in_flight_age,
+                relays_that_hold_leases_are_counted_by_name,
+                a_lease_that_has_ended_is_shown_until_it_is_reaped,
+                the_leader_of_a_role_is_shown_and_that_its_term_is_over,
             ]
         );
     };
@@ -295,6 +343,8 @@ mod tests {
             ("outbox_without_history", include_str!("outbox_without_history.rs")),
             ("outbox_maintenance", include_str!("outbox_maintenance.rs")),
             ("outbox_operations", include_str!("outbox_operations.rs")),
+            ("outbox_audit", include_str!("outbox_audit.rs")),
+            ("outbox_pause", include_str!("outbox_pause.rs")),
             ("outbox_statistics", include_str!("outbox_statistics.rs")),
             ("inbox", include_str!("inbox.rs")),
             ("leadership", include_str!("leadership.rs")),

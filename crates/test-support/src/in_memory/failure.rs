@@ -40,9 +40,9 @@ pub enum Operation {
     Renew,
     /// Every method of `OutboxMaintenancePort`.
     Maintain,
-    /// Every method of `OutboxOperationsPort`.
+    /// Every method of `OutboxOperationsPort`, `OutboxPausePort` and `OutboxAuditPort`.
     Operate,
-    /// `OutboxStatisticsPort::statistics`.
+    /// `OutboxStatisticsPort::statistics` and every method of `OutboxHoldersPort`.
     Statistics,
     /// `InboxPort::record` and every method of `ParkingPort`.
     Inbox,

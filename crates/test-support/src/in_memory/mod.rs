@@ -9,12 +9,15 @@
 
 mod append;
 mod assertions;
+mod audit;
 mod failure;
+mod holders;
 mod inbox;
 mod leadership;
 mod locks;
 mod maintenance;
 mod operations;
+mod pause;
 mod publisher;
 mod state;
 mod statistics;

@@ -1,7 +1,9 @@
 //! What an operator sees and does, in memory.
 
+use std::collections::BTreeSet;
+
 use application_core::{
-    outbox::{EventId, OutboxEventStatus, OutboxTransition},
+    outbox::{Attribution, EventAction, EventId, FailureClass, OutboxEventStatus, OutboxTransition},
     ports::{BlockedAggregate, EventFilter, OutboxEventContent, OutboxEventState, OutboxOperationsPort, StoreError},
 };
 use async_trait::async_trait;
@@ -9,6 +11,7 @@ use time::OffsetDateTime;
 
 use super::{
     InMemoryOutbox, Operation,
+    audit::check,
     state::{EventRow, State, age},
 };
 
@@ -48,12 +51,16 @@ impl State {
         }
     }
 
-    fn matching(&self, filter: &EventFilter) -> Vec<OutboxEventState> {
+    fn matching(&self, filter: &EventFilter, now: OffsetDateTime) -> Vec<OutboxEventState> {
         self.events
             .values()
             .filter(|event| filter.after.is_none_or(|after| event.id > after))
             .filter(|event| filter.aggregate_type.as_ref().is_none_or(|wanted| *wanted == event.aggregate_type))
             .filter(|event| filter.aggregate_id.as_ref().is_none_or(|wanted| *wanted == event.aggregate_id))
+            .filter(|event| filter.event_type.as_ref().is_none_or(|wanted| *wanted == event.event_type))
+            .filter(|event| filter.class.is_none_or(|class| of_class(event, class)))
+            .filter(|event| filter.older_than.is_none_or(|least| now - event.created_at >= least))
+            .filter(|event| !filter.unresolved || event.resolved.is_none())
             .filter(|event| filter.status.is_none_or(|wanted| wanted == self.status_of(event)))
             .map(|event| self.state_of(event))
             .take(usize::try_from(filter.limit).unwrap_or(usize::MAX))
@@ -84,7 +91,11 @@ impl State {
     }
 }
 
-/// What a person does to one event.
+fn of_class(event: &EventRow, class: FailureClass) -> bool {
+    event.last_error.as_ref().is_some_and(|error| error.starts_with(&format!("{class}: ")))
+}
+
+/// What a person does to an event.
 struct Action {
     /// Whether the event is in a state that the action starts from.
     starts_from: fn(&EventRow) -> bool,
@@ -121,23 +132,38 @@ const REPLAY: Action = Action {
 };
 
 impl InMemoryOutbox {
-    /// Waits for the event's lane, as long as an appender holds it, and changes the event under it.
-    async fn operate(&self, id: EventId, action: &Action) -> Result<bool, StoreError> {
+    /// Waits until no appender holds a lane of the events, and changes all of them at one moment.
+    async fn operate(
+        &self,
+        (name, action): (EventAction, &Action),
+        events: &[EventId],
+        by: &Attribution,
+    ) -> Result<Vec<EventId>, StoreError> {
         let answer = self.shared.meet(Operation::Operate)?;
+        check(by)?;
         loop {
             // Created before the look: an end between the two is not missed.
             let ended = self.shared.ended.notified();
             let now = self.shared.clock.now();
             {
                 let mut state = self.shared.state();
-                let Some(lane) = state.events.get(&id).filter(|event| (action.starts_from)(event)).map(|e| e.lane)
-                else {
-                    return answer.pass(false);
-                };
-                if !state.locks.is_held(lane) {
-                    state.open_lane(lane, now);
-                    state.step(id, action.transition, |event| (action.change)(event, now))?;
-                    return answer.pass(true);
+                let startable: BTreeSet<_> = events.iter().copied().collect();
+                let startable: Vec<_> = startable
+                    .iter()
+                    .filter_map(|id| state.events.get(id))
+                    .filter(|event| (action.starts_from)(event))
+                    .map(|event| (event.id, event.lane))
+                    .collect();
+                if !startable.iter().any(|(_, lane)| state.locks.is_held(*lane)) {
+                    for (id, lane) in &startable {
+                        state.open_lane(*lane, now);
+                        state.step(*id, action.transition, |event| (action.change)(event, now))?;
+                    }
+                    let changed: Vec<_> = startable.into_iter().map(|(id, _)| id).collect();
+                    if !changed.is_empty() {
+                        state.record(name.as_str(), None, &changed, by, now);
+                    }
+                    return answer.pass(changed);
                 }
             }
             ended.await;
@@ -162,22 +188,19 @@ impl OutboxOperationsPort for InMemoryOutbox {
     }
 
     async fn list(&self, filter: &EventFilter) -> Result<Vec<OutboxEventState>, StoreError> {
-        self.shared.statement(Operation::Operate, |state, _| Ok(state.matching(filter)))
+        self.shared.statement(Operation::Operate, |state, now| Ok(state.matching(filter, now)))
     }
 
     async fn blocked(&self, limit: u32) -> Result<Vec<BlockedAggregate>, StoreError> {
         self.shared.statement(Operation::Operate, |state, now| Ok(state.blocked(limit, now)))
     }
 
-    async fn requeue(&self, id: EventId) -> Result<bool, StoreError> {
-        self.operate(id, &REQUEUE).await
-    }
-
-    async fn discard(&self, id: EventId) -> Result<bool, StoreError> {
-        self.operate(id, &DISCARD).await
-    }
-
-    async fn replay(&self, id: EventId) -> Result<bool, StoreError> {
-        self.operate(id, &REPLAY).await
+    async fn act(&self, action: EventAction, events: &[EventId], by: &Attribution) -> Result<Vec<EventId>, StoreError> {
+        let how = match action {
+            EventAction::Requeue => &REQUEUE,
+            EventAction::Discard => &DISCARD,
+            EventAction::Replay => &REPLAY,
+        };
+        self.operate((action, how), events, by).await
     }
 }

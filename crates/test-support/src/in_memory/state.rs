@@ -9,10 +9,10 @@ use std::{
 use application_core::{
     inbox::ParkedAggregate,
     outbox::{
-        AggregateId, AggregateType, EventHeaders, EventId, EventType, HolderName, LaneId, LeaseToken, NewOutboxEvent,
-        OutboxEvent, OutboxEventStatus, OutboxTransition, Payload, Sequence,
+        AggregateId, AggregateType, Attribution, EventHeaders, EventId, EventType, HolderName, LaneId, LeaseToken,
+        NewOutboxEvent, OutboxEvent, OutboxEventStatus, OutboxTransition, Payload, Sequence,
     },
-    ports::{ConsumerName, StoreError},
+    ports::{AuditEntry, ConsumerName, PauseScope, StoreError},
 };
 use time::OffsetDateTime;
 
@@ -91,7 +91,7 @@ pub(super) struct Lease {
     pub(super) through: Sequence,
 }
 
-/// A row of the lane table. Without `due_at` it is leased, or parked behind a DEAD head.
+/// A row of the lane table. Without `due_at` it is leased, or parked behind a DEAD or paused head.
 #[derive(Debug, Clone)]
 pub(super) struct LaneRow {
     pub(super) due_at: Option<OffsetDateTime>,
@@ -146,6 +146,8 @@ pub(super) struct State {
     pub(super) leaders: HashMap<String, LeaderRow>,
     pub(super) inbox: HashMap<(ConsumerName, EventId), OffsetDateTime>,
     pub(super) parked: HashMap<(ConsumerName, AggregateType, AggregateId), ParkedAggregate>,
+    pub(super) audit: Vec<AuditEntry>,
+    pub(super) pauses: BTreeMap<PauseScope, (OffsetDateTime, Attribution)>,
     pub(super) locks: Locks,
     last_sequence: i64,
 }

@@ -132,10 +132,10 @@ impl State {
         let mut run: Vec<(EventId, Sequence)> = Vec::new();
         for event in &read {
             let waits = event.next_attempt_at.is_some_and(|at| at > now);
-            if event.status == OutboxEventStatus::Dead || waits {
+            let parks = event.status == OutboxEventStatus::Dead || self.is_type_paused(event);
+            if parks || waits {
                 if run.is_empty() {
-                    // A DEAD event has no next attempt: its lane parks.
-                    return Verdict::Stopped(event.next_attempt_at);
+                    return Verdict::Stopped(event.next_attempt_at.filter(|_| !parks));
                 }
                 break;
             }
@@ -161,6 +161,9 @@ impl State {
     fn claim_due(&mut self, request: &ClaimRequest, now: OffsetDateTime) -> Result<Vec<Run>, StoreError> {
         if self.claims.contains_key(&request.token) {
             return Err(refused("the token was used before"));
+        }
+        if self.is_paused() {
+            return Ok(Vec::new());
         }
         for _ in 0..ROUNDS {
             let lanes = self.due_lanes(request, now);
@@ -281,7 +284,7 @@ impl InMemoryOutbox {
             let now = self.shared.clock.now();
             let mut state = self.shared.state();
             let due = state.lanes.get(&lane).is_some_and(|row| row.lease.is_none() && row.is_due(now));
-            if due && !state.locks.is_held(lane) {
+            if due && !state.locks.is_held(lane) && !state.is_paused() {
                 return state.lease_lanes(request, &[lane], now);
             }
         }

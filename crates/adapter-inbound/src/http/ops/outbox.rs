@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use application_core::{
-    outbox::{AggregateId, AggregateType, EventId, OutboxEventStatus},
+    outbox::{
+        AggregateId, AggregateType, Attribution, EventAction, EventId, EventType, FailureClass, OperatorName,
+        OutboxEventStatus, Reason, UnknownAction,
+    },
     ports::EventFilter,
     usecases::{OperateError, OperateOutboxUseCase},
 };
@@ -18,12 +21,14 @@ use axum::{
 };
 use serde::Deserialize;
 
-use super::views::{BlockedView, EventView, Page, StatusView};
+use super::views::{AuditView, BlockedView, EventView, Page, StatusView};
 use crate::http::problem_details::ProblemDetails;
 
 type Operate = State<Arc<OperateOutboxUseCase>>;
 type Answer<T> = Result<T, ProblemDetails>;
 
+/// Who is recorded when a request does not say: whoever knows the token, or is on this machine.
+const DEFAULT_OPERATOR: &str = "ops-http";
 const DEFAULT_LIMIT: u32 = 100;
 const MAX_LIMIT: u32 = 1_000;
 
@@ -33,8 +38,24 @@ pub(super) struct ListQuery {
     status: Option<String>,
     aggregate_type: Option<String>,
     aggregate_id: Option<String>,
+    event_type: Option<String>,
+    class: Option<String>,
     after: Option<String>,
     limit: Option<u32>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AuditQuery {
+    before: Option<i64>,
+    limit: Option<u32>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ActRequest {
+    by: Option<String>,
+    reason: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -56,8 +77,11 @@ pub(super) async fn list(
         status: optional("status", query.status, |text| text.parse::<OutboxEventStatus>())?,
         aggregate_type: optional("aggregateType", query.aggregate_type, AggregateType::try_new)?,
         aggregate_id: optional("aggregateId", query.aggregate_id, AggregateId::try_new)?,
+        event_type: optional("eventType", query.event_type, EventType::try_new)?,
+        class: optional("class", query.class, |text| text.parse::<FailureClass>())?,
         after: optional("after", query.after, |text| text.parse::<EventId>())?,
         limit: limit(query.limit)?,
+        ..EventFilter::default()
     };
     let events = operate.list(&filter).await.map_err(problem)?;
     let full = u32::try_from(events.len()).is_ok_and(|count| count >= filter.limit);
@@ -82,7 +106,18 @@ pub(super) async fn blocked(
     Ok(Json(Page { items: blocked.into_iter().map(BlockedView::from).collect(), next: None }))
 }
 
-/// Actions take no body: a request that brings one means something else than what would happen.
+pub(super) async fn audit(
+    State(operate): Operate,
+    query: Result<Query<AuditQuery>, QueryRejection>,
+) -> Answer<Json<Page<AuditView>>> {
+    let Query(query) = query.map_err(|error| bad_request(error.body_text()))?;
+    let limit = limit(query.limit)?;
+    let entries = operate.audit(query.before, limit).await.map_err(problem)?;
+    let full = u32::try_from(entries.len()).is_ok_and(|count| count >= limit);
+    let next = entries.last().filter(|_| full).map(|entry| entry.number.to_string());
+    Ok(Json(Page { items: entries.into_iter().map(AuditView::from).collect(), next }))
+}
+
 pub(super) async fn act(
     State(operate): Operate,
     path: Result<Path<(String, String)>, PathRejection>,
@@ -91,20 +126,18 @@ pub(super) async fn act(
     let Path((id, action)) = path.map_err(|error| bad_request(error.body_text()))?;
     let id = event_id(&id)?;
     let body = body.map_err(|error| ProblemDetails::new(error.status(), error.body_text()))?;
-    if !body.is_empty() && body.trim_ascii() != b"{}" {
-        return Err(bad_request(format!("{action} takes no body, and {} bytes came", body.len())));
-    }
-    match action.as_str() {
-        "requeue" => operate.requeue(id).await,
-        "discard" => operate.discard(id).await,
-        "replay" => operate.replay(id).await,
-        _ => {
-            let detail = format!("{action:?} is no action; requeue, discard and replay are");
-            return Err(ProblemDetails::new(StatusCode::NOT_FOUND, detail));
-        }
-    }
-    .map_err(problem)?;
+    let action: EventAction =
+        action.parse().map_err(|error: UnknownAction| ProblemDetails::new(StatusCode::NOT_FOUND, error.to_string()))?;
+    operate.act(action, id, &attribution(action, &body)?).await.map_err(problem)?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+fn attribution(action: EventAction, body: &[u8]) -> Answer<Attribution> {
+    let request = if body.is_empty() { Ok(ActRequest::default()) } else { serde_json::from_slice(body) };
+    let request = request.map_err(|error| bad_request(format!("{action} takes by and reason: {error}")))?;
+    let by = request.by.unwrap_or_else(|| DEFAULT_OPERATOR.to_owned());
+    let operator = OperatorName::try_new(by).map_err(|error| bad_request(format!("by: {error}")))?;
+    Ok(Attribution { operator, reason: optional("reason", request.reason, Reason::try_new)? })
 }
 
 fn event_id(text: &str) -> Answer<EventId> {

@@ -3,11 +3,16 @@
 use std::time::Duration;
 
 use application_core::{
-    outbox::{AggregateId, AggregateType, EventId, EventType, OutboxEventStatus, Sequence},
-    ports::{
-        BlockedAggregate, EventFilter, MockOutboxOperationsPort, MockOutboxStatisticsPort, MockWakeupPort,
-        OutboxEventState, OutboxStatistics, StoreError,
+    outbox::{
+        AggregateId, AggregateType, Attribution, EventAction, EventId, EventType, FailureClass, OperatorName,
+        OutboxEventStatus, Reason, Sequence,
     },
+    ports::{
+        AuditEntry, BlockedAggregate, EventFilter, MockOutboxAuditPort, MockOutboxHoldersPort,
+        MockOutboxOperationsPort, MockOutboxPausePort, MockOutboxStatisticsPort, MockWakeupPort, OutboxEventState,
+        OutboxStatistics, StoreError,
+    },
+    usecases::OperatePorts,
 };
 use axum::{
     body::Body,
@@ -51,6 +56,21 @@ fn event(status: OutboxEventStatus) -> OutboxEventState {
     }
 }
 
+fn audit_entry() -> AuditEntry {
+    AuditEntry {
+        number: 42,
+        acted_at: datetime!(2026-01-02 03:04:05 UTC),
+        by: Attribution {
+            operator: OperatorName::try_new("zoe").unwrap(),
+            reason: Some(Reason::try_new("fixed").unwrap()),
+        },
+        action: "discard".to_owned(),
+        aggregate_type: None,
+        events: vec![id()],
+        affected: 1,
+    }
+}
+
 fn router_for(access: OpsAccess, operations: MockOutboxOperationsPort) -> Router {
     let mut statistics = MockOutboxStatisticsPort::new();
     statistics.expect_statistics().returning(|| {
@@ -62,7 +82,16 @@ fn router_for(access: OpsAccess, operations: MockOutboxOperationsPort) -> Router
     });
     let mut wakeup = MockWakeupPort::new();
     wakeup.expect_wake().return_const(());
-    let operate = OperateOutboxUseCase::new(Arc::new(operations), Arc::new(statistics), Arc::new(wakeup));
+    let mut audit = MockOutboxAuditPort::new();
+    audit.expect_audit().with(eq(Some(43)), eq(1)).returning(|_, _| Ok(vec![audit_entry()]));
+    let operate = OperateOutboxUseCase::new(OperatePorts {
+        operations: Arc::new(operations),
+        audit: Arc::new(audit),
+        pause: Arc::new(MockOutboxPausePort::new()),
+        holders: Arc::new(MockOutboxHoldersPort::new()),
+        statistics: Arc::new(statistics),
+        wakeup: Arc::new(wakeup),
+    });
     ops_router(Arc::new(operate), access)
 }
 
@@ -111,11 +140,15 @@ async fn a_list_is_filtered_and_names_the_next_page_when_it_is_full() {
         status: Some(OutboxEventStatus::Dead),
         aggregate_type: Some(AggregateType::from_stored("work-log")),
         aggregate_id: Some(AggregateId::from_stored("a b")),
+        event_type: Some(EventType::from_stored("WorkLogReserved")),
+        class: Some(FailureClass::Rejected),
         after: Some(id()),
         limit: 1,
+        ..EventFilter::default()
     };
     operations.expect_list().with(eq(filter)).returning(|_| Ok(vec![event(OutboxEventStatus::Dead)]));
-    let path = format!("/ops/outbox/events?status=dead&aggregateType=work-log&aggregateId=a%20b&after={ID}&limit=1");
+    let known = "status=dead&aggregateType=work-log&aggregateId=a%20b&eventType=WorkLogReserved&class=rejected";
+    let path = format!("/ops/outbox/events?{known}&after={ID}&limit=1");
     let answered = ask(operations, "GET", &path, "").await;
     assert_eq!(answered.status, StatusCode::OK);
     assert_eq!(answered.body["next"], ID);
@@ -146,6 +179,9 @@ async fn what_cannot_be_read_is_a_bad_request() {
         ("/ops/outbox/blocked?limit=1&limit=1", "limit"),
         ("/ops/outbox/events?aggregateType=", "aggregate_type is empty"),
         ("/ops/outbox/events?aggregateId=%00", "aggregate_id holds a control character"),
+        ("/ops/outbox/events?class=gone", "class"),
+        ("/ops/outbox/audit?before=x", "before"),
+        ("/ops/outbox/audit?limit=0", "limit is 0"),
         ("/ops/outbox/blocked?limit=1001", "limit is 1001"),
         ("/ops/outbox/events/7", "\"7\" is no event id"),
         ("/ops/outbox/events/%FF", "UTF-8"),
@@ -160,7 +196,9 @@ async fn what_cannot_be_read_is_a_bad_request() {
             body,
         )
     };
-    assert_problem(&act("{\"force\":true}").await, 400, "replay takes no body");
+    assert_problem(&act(r#"{"force":true}"#).await, 400, "replay takes by and reason: unknown field `force`");
+    assert_problem(&act(r#"{"by":""}"#).await, 400, "by: operator is empty");
+    assert_problem(&act(r#"{"reason":"a\nb"}"#).await, 400, "reason: reason holds a control character at byte 1");
 }
 
 #[tokio::test]
@@ -168,7 +206,7 @@ async fn an_unknown_event_path_or_method_is_said_to_be_unknown() {
     let unknown = || {
         let mut operations = MockOutboxOperationsPort::new();
         operations.expect_find().returning(|_| Ok(None));
-        operations.expect_replay().returning(|_| Ok(false));
+        operations.expect_act().returning(|_, _, _| Ok(Vec::new()));
         operations
     };
     let event = format!("/ops/outbox/events/{ID}");
@@ -181,15 +219,25 @@ async fn an_unknown_event_path_or_method_is_said_to_be_unknown() {
 
 #[tokio::test]
 async fn an_action_answers_204_or_409_with_the_reason() {
-    for action in ["requeue", "discard", "replay"] {
+    let by = |operator: &str, reason: Option<&str>| Attribution {
+        operator: OperatorName::try_new(operator).unwrap(),
+        reason: reason.map(|reason| Reason::try_new(reason).unwrap()),
+    };
+    for asked in [
+        (EventAction::Requeue, "", by("ops-http", None)),
+        (EventAction::Discard, "{}", by("ops-http", None)),
+        (EventAction::Replay, r#"{"by":"zoe","reason":"lost"}"#, by("zoe", Some("lost"))),
+    ] {
         for changes in [true, false] {
             let mut operations = MockOutboxOperationsPort::new();
-            operations.expect_requeue().with(eq(id())).returning(move |_| Ok(changes));
-            operations.expect_discard().with(eq(id())).returning(move |_| Ok(changes));
-            operations.expect_replay().with(eq(id())).returning(move |_| Ok(changes));
+            let (action, body, by) = asked.clone();
+            operations
+                .expect_act()
+                .withf(move |a, ids, who| *a == action && *ids == [id()] && *who == by)
+                .returning(move |_, ids, _| Ok(if changes { ids.to_vec() } else { Vec::new() }));
             operations.expect_find().returning(|_| Ok(Some(event(OutboxEventStatus::InFlight))));
             let path = format!("/ops/outbox/events/{ID}/{action}");
-            let answered = ask(operations, "POST", &path, "").await;
+            let answered = ask(operations, "POST", &path, body).await;
             if changes {
                 assert_eq!(answered.status, StatusCode::NO_CONTENT);
             } else {
@@ -197,6 +245,21 @@ async fn an_action_answers_204_or_409_with_the_reason() {
             }
         }
     }
+}
+
+#[tokio::test]
+async fn the_audit_is_listed_with_the_number_of_the_next_page() {
+    let answered = ask(MockOutboxOperationsPort::new(), "GET", "/ops/outbox/audit?before=43&limit=1", "").await;
+    assert_eq!((answered.status, &answered.body["next"]), (StatusCode::OK, &json!("42")));
+    let entry = &answered.body["items"][0];
+    assert_eq!(
+        (&entry["operator"], &entry["reason"], &entry["action"]),
+        (&json!("zoe"), &json!("fixed"), &json!("discard"))
+    );
+    assert_eq!(
+        (&entry["events"], &entry["affected"], &entry["actedAt"]),
+        (&json!([ID]), &json!(1), &json!("2026-01-02T03:04:05Z"))
+    );
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use application_core::ports::{BlockedAggregate, OutboxEventState, OutboxStatistics};
+use application_core::ports::{AuditEntry, BlockedAggregate, OutboxEventState, OutboxStatistics};
 use serde::Serialize;
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 
@@ -108,7 +108,35 @@ impl From<BlockedAggregate> for BlockedView {
     }
 }
 
-/// A page: `next` is the `after` of the following one; none: this is the last.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct AuditView {
+    number: i64,
+    acted_at: Option<String>,
+    operator: String,
+    reason: Option<String>,
+    action: String,
+    aggregate_type: Option<String>,
+    events: Vec<String>,
+    affected: u64,
+}
+
+impl From<AuditEntry> for AuditView {
+    fn from(entry: AuditEntry) -> Self {
+        Self {
+            number: entry.number,
+            acted_at: rfc3339(Some(entry.acted_at)),
+            operator: entry.by.operator.as_str().to_owned(),
+            reason: entry.by.reason.map(|reason| reason.as_str().to_owned()),
+            action: entry.action,
+            aggregate_type: entry.aggregate_type,
+            events: entry.events.iter().map(ToString::to_string).collect(),
+            affected: entry.affected,
+        }
+    }
+}
+
+/// A page: `next` is the `after` or `before` of the following one; none: this is the last.
 #[derive(Debug, Serialize)]
 pub(super) struct Page<T> {
     pub(super) items: Vec<T>,

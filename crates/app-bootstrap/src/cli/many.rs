@@ -1,0 +1,131 @@
+//! Actions on events: by id, or on all that match, in batches that can be interrupted.
+
+use std::{process::ExitCode, time::Duration};
+
+use application_core::{
+    outbox::{AggregateId, AggregateType, EventAction, EventId, EventType, FailureClass},
+    ports::EventFilter,
+    usecases::{MOST_IN_A_BATCH, ManyReport, OperateOutboxUseCase, Selection, StopSignal},
+};
+use clap::Args;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    attribution::AttributionArgs,
+    output,
+    values::{age, aggregate_id, aggregate_type, event_type},
+};
+use crate::{error::BootstrapError, shutdown::cancel_at_signal};
+
+/// The exit code of a command that was told to stop, as a shell would have it.
+const EXIT_INTERRUPTED: u8 = 130;
+
+/// Which events, by what is known of them.
+#[derive(Debug, Clone, Args)]
+pub(super) struct FilterArgs {
+    /// Only this aggregate type.
+    #[arg(long, value_parser = aggregate_type)]
+    aggregate_type: Option<AggregateType>,
+    /// Only this aggregate.
+    #[arg(long, value_parser = aggregate_id)]
+    aggregate_id: Option<AggregateId>,
+    /// Only this event type.
+    #[arg(long, value_parser = event_type)]
+    event_type: Option<EventType>,
+    /// Only events whose last failure was of this class: unavailable, rejected, unroutable or poison.
+    #[arg(long)]
+    class: Option<FailureClass>,
+    /// Only events that were stored this long ago or longer, for example 90s, 2h or 7days.
+    #[arg(long, value_name = "AGE", value_parser = age)]
+    older_than: Option<Duration>,
+}
+
+impl FilterArgs {
+    pub(super) fn filter(self) -> EventFilter {
+        EventFilter {
+            aggregate_type: self.aggregate_type,
+            aggregate_id: self.aggregate_id,
+            event_type: self.event_type,
+            class: self.class,
+            older_than: self.older_than,
+            ..EventFilter::default()
+        }
+    }
+}
+
+/// Events by id, or all DEAD ones that match.
+#[derive(Debug, Clone, Args)]
+pub(super) struct ManyArgs {
+    /// The events; without any, all unresolved DEAD ones that match.
+    #[arg(
+        conflicts_with_all = ["aggregate_type", "aggregate_id", "event_type", "class", "older_than", "all"],
+        required_unless_present_any = ["aggregate_type", "aggregate_id", "event_type", "class", "older_than", "all"],
+    )]
+    ids: Vec<EventId>,
+    #[command(flatten)]
+    filter: FilterArgs,
+    /// Every DEAD event that is not resolved.
+    #[arg(long)]
+    all: bool,
+    /// Only say how many events it would change.
+    #[arg(long)]
+    dry_run: bool,
+    /// How many events one transaction changes; after it, an interrupted command ends.
+    #[arg(long, value_name = "EVENTS", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_IN_A_BATCH)))]
+    batch: u32,
+    #[command(flatten)]
+    by: AttributionArgs,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+impl ManyArgs {
+    pub(super) async fn run(
+        self,
+        action: EventAction,
+        outbox: &OperateOutboxUseCase,
+    ) -> Result<ExitCode, BootstrapError> {
+        let (by, stop) = (self.by.attribution(), stop_at_signal()?);
+        // What is said of one event alone is why it could not be done.
+        if let ([id], false) = (&self.ids[..], self.dry_run) {
+            outbox.act(action, *id, &by).await?;
+            return Ok(say(action, ManyReport { events: 1, interrupted: false }, false, self.json));
+        }
+        let which =
+            if self.ids.is_empty() { Selection::Matching(self.filter.filter()) } else { Selection::Events(self.ids) };
+        let report = if self.dry_run {
+            outbox.count_many(action, &which, &stop).await?
+        } else {
+            outbox.act_on_many(action, &which, self.batch, &by, &stop).await?
+        };
+        Ok(say(action, report, self.dry_run, self.json))
+    }
+}
+
+fn stop_at_signal() -> Result<StopSignal, BootstrapError> {
+    let (stop, cancel) = (StopSignal::new(), CancellationToken::new());
+    cancel_at_signal(cancel.clone())?;
+    let told = stop.clone();
+    tokio::spawn(async move {
+        cancel.cancelled().await;
+        told.set();
+    });
+    Ok(stop)
+}
+
+fn say(action: EventAction, report: ManyReport, dry_run: bool, json: bool) -> ExitCode {
+    let ManyReport { events, interrupted } = report;
+    if json {
+        let report =
+            json!({ "action": action.as_str(), "events": events, "dryRun": dry_run, "interrupted": interrupted });
+        output::line(report.to_string());
+    } else {
+        let would_be = if dry_run { "would be " } else { "" };
+        let noun = if events == 1 { "event" } else { "events" };
+        let early = if interrupted { "; interrupted, the same command goes on" } else { "" };
+        output::line(format!("{events} {noun} {would_be}{}{early}", action.participle()));
+    }
+    if interrupted { ExitCode::from(EXIT_INTERRUPTED) } else { ExitCode::SUCCESS }
+}

@@ -1,0 +1,136 @@
+//! `app outbox status`: the figures, pauses, leases and leaders of the moment, once or again and again.
+
+use std::{
+    io::{self, IsTerminal},
+    process::ExitCode,
+    time::Duration,
+};
+
+use application_core::{
+    outbox::{AggregateType, Reason},
+    ports::{LeaderState, OutboxStatistics, Pause, PauseScope, RelayLeases},
+    usecases::OperateOutboxUseCase,
+};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::{outbox::text, output};
+use crate::{error::BootstrapError, shutdown::cancel_at_signal};
+
+/// To the upper left corner, and clear what is there.
+const REDRAW: &str = "\u{1b}[H\u{1b}[2J";
+
+pub(super) async fn run(
+    outbox: &OperateOutboxUseCase,
+    watch: Option<u64>,
+    json: bool,
+) -> Result<ExitCode, BootstrapError> {
+    let cancel = CancellationToken::new();
+    if watch.is_some() {
+        cancel_at_signal(cancel.clone())?;
+    }
+    let redraws = watch.is_some() && !json && io::stdout().is_terminal();
+    loop {
+        let status = status(outbox).await?;
+        let shown = if json { status.to_string() } else { table(&status) };
+        output::line(if redraws { format!("{REDRAW}{shown}") } else { shown });
+        let Some(seconds) = watch else { return Ok(ExitCode::SUCCESS) };
+        if tokio::time::timeout(Duration::from_secs(seconds), cancel.cancelled()).await.is_ok() {
+            return Ok(ExitCode::SUCCESS);
+        }
+    }
+}
+
+async fn status(outbox: &OperateOutboxUseCase) -> Result<Value, BootstrapError> {
+    let statistics = outbox.statistics().await?;
+    let seconds = |age: Option<Duration>| age.map(|age| age.as_secs_f64());
+    Ok(json!({
+        "pending": statistics.pending,
+        "inFlight": statistics.in_flight,
+        "failed": statistics.failed,
+        "dead": statistics.dead,
+        "blockedAggregates": statistics.blocked_aggregates,
+        "oldestPendingAgeSeconds": seconds(statistics.oldest_pending_age),
+        "oldestInFlightAgeSeconds": seconds(statistics.oldest_in_flight_age),
+        "oldestSnapshotAgeSeconds": seconds(statistics.oldest_snapshot_age),
+        "paused": outbox.pauses().await?.iter().map(pause).collect::<Vec<_>>(),
+        "relays": outbox.relays().await?.iter().map(relay).collect::<Vec<_>>(),
+        "leaders": outbox.leaders().await?.iter().map(leader).collect::<Vec<_>>(),
+        "countLimit": OutboxStatistics::COUNT_LIMIT,
+    }))
+}
+
+fn relay(relay: &RelayLeases) -> Value {
+    json!({
+        "holder": relay.holder.as_str(),
+        "claims": relay.claims,
+        "lanes": relay.lanes,
+        "expired": relay.expired,
+        "oldestClaimAgeSeconds": relay.oldest_claim_age.as_secs_f64(),
+    })
+}
+
+fn leader(leader: &LeaderState) -> Value {
+    json!({
+        "role": leader.role,
+        "holder": leader.holder.as_str(),
+        "term": leader.term,
+        "expiresInSeconds": leader.expires_in.map(|left| left.as_secs_f64()),
+    })
+}
+
+fn pause(pause: &Pause) -> Value {
+    json!({
+        "aggregateType": pause.scope.aggregate_type().map(AggregateType::as_str),
+        "everything": pause.scope == PauseScope::Everything,
+        "ageSeconds": pause.age.as_secs_f64(),
+        "operator": pause.by.operator.as_str(),
+        "reason": pause.by.reason.as_ref().map(Reason::as_str),
+    })
+}
+
+fn table(status: &Value) -> String {
+    let (limit, mut lines) = (OutboxStatistics::COUNT_LIMIT, Vec::new());
+    for (label, key) in [
+        ("PENDING", "pending"),
+        ("IN_FLIGHT", "inFlight"),
+        ("FAILED", "failed"),
+        ("DEAD", "dead"),
+        ("blocked aggregates", "blockedAggregates"),
+    ] {
+        let count = status.get(key).and_then(Value::as_u64).unwrap_or_default();
+        let more = if count >= limit { " or more" } else { "" };
+        lines.push(format!("{label:<24}{count}{more}"));
+    }
+    for (label, key) in [
+        ("oldest pending", "oldestPendingAgeSeconds"),
+        ("oldest in flight", "oldestInFlightAgeSeconds"),
+        ("oldest snapshot", "oldestSnapshotAgeSeconds"),
+    ] {
+        let age = status.get(key).and_then(Value::as_f64);
+        lines.push(format!("{label:<24}{}", age.map_or_else(|| "-".to_owned(), |age| format!("{age:.1} s"))));
+    }
+    for pause in status.get("paused").and_then(Value::as_array).into_iter().flatten() {
+        let field = |name: &str| pause.get(name).filter(|value| !value.is_null()).map(text);
+        let what = field("aggregateType").unwrap_or_else(|| "everything".to_owned());
+        let who = field("operator").unwrap_or_default();
+        let why = field("reason").map(|reason| format!(": {reason}")).unwrap_or_default();
+        lines.push(format!("{:<24}{what}, by {who}{why}", "paused"));
+    }
+    for relay in status.get("relays").and_then(Value::as_array).into_iter().flatten() {
+        let field = |name: &str| relay.get(name).map(text).unwrap_or_default();
+        let age = relay.get("oldestClaimAgeSeconds").and_then(Value::as_f64).unwrap_or_default();
+        let (holder, held, claims, expired) = (field("holder"), field("lanes"), field("claims"), field("expired"));
+        lines.push(format!(
+            "{:<24}{holder}: {held} lanes in {claims} claims, oldest {age:.1} s, {expired} expired",
+            "relay"
+        ));
+    }
+    for leader in status.get("leaders").and_then(Value::as_array).into_iter().flatten() {
+        let field = |name: &str| leader.get(name).map(text).unwrap_or_default();
+        let left = leader.get("expiresInSeconds").and_then(Value::as_f64);
+        let left = left.map_or_else(|| "term is over".to_owned(), |left| format!("{left:.1} s left"));
+        lines.push(format!("{:<24}{} of {}, term {}, {left}", "leader", field("holder"), field("role"), field("term")));
+    }
+    lines.join("\n")
+}

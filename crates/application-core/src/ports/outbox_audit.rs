@@ -1,0 +1,37 @@
+//! Port: what operators have changed.
+
+use async_trait::async_trait;
+use time::OffsetDateTime;
+
+use super::error::StoreError;
+use crate::outbox::{Attribution, EventId};
+
+/// A change that an operator made, recorded in the transaction of the change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuditEntry {
+    /// Its number; later entries have higher ones.
+    pub number: i64,
+    /// When.
+    pub acted_at: OffsetDateTime,
+    /// Who, and why.
+    pub by: Attribution,
+    /// What: `requeue`, `discard`, `replay`, `pause`, `resume`, `purge` or `repair`.
+    pub action: String,
+    /// Which aggregate type, of a pause or resume of one.
+    pub aggregate_type: Option<String>,
+    /// The events that were changed, as far as the action changes single ones.
+    pub events: Vec<EventId>,
+    /// How many events, lanes or pauses were changed; 1 or more.
+    pub affected: u64,
+}
+
+/// Reads the record; it is written by the changes themselves.
+#[cfg_attr(feature = "mocks", mockall::automock)]
+#[async_trait]
+pub trait OutboxAuditPort: Send + Sync {
+    /// The entries with a number below `before`, newest first; at most `limit`.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    async fn audit(&self, before: Option<i64>, limit: u32) -> Result<Vec<AuditEntry>, StoreError>;
+}
