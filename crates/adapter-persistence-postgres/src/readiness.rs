@@ -61,18 +61,21 @@ const RELATIONS: [&str; 13] = [
 ];
 
 /// The functions of the outbox, those included that others call.
-const FUNCTIONS: [&str; 34] = [
+const FUNCTIONS: [&str; 37] = [
     "outbox_acknowledge",
     "outbox_claim",
     "outbox_claim_overdue",
     "outbox_cleanup",
     "outbox_discard",
     "outbox_due_from",
+    "outbox_event_forget_lanes",
+    "outbox_event_refuse_sequence",
     "outbox_event_take_lane",
     "outbox_fail",
     "outbox_fail_events",
     "outbox_free_lanes",
     "outbox_free_postponed",
+    "outbox_json_is_deeper",
     "outbox_kill_expired_heads",
     "outbox_lane_of",
     "outbox_lead",
