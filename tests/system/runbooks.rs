@@ -32,8 +32,10 @@ async fn follow(environment: &AppEnvironment, runbook: &str) -> Outcome<Vec<(Str
     let mut outputs = Vec::new();
     for line in commands(runbook)? {
         let words = words(&line);
-        assert_eq!(words.first(), Some(&"app"), "{line}");
-        let (status, output) = run(environment, &words[1..]).await?;
+        let Some((&"app", arguments)) = words.split_first() else {
+            return Err(format!("no command of app: {line}").into());
+        };
+        let (status, output) = run(environment, arguments).await?;
         assert!(status.success(), "{line}: {output}");
         outputs.push((line, output));
     }

@@ -22,6 +22,8 @@ use crate::{
 };
 
 /// A problem without a kind of its own: its status says all.
+/// The most characters of the framework's words that an answer repeats.
+const MAX_WORDS: usize = 300;
 const BLANK: &str = "about:blank";
 
 /// An answer that is no success. Its kind is stable and meant for programs, its detail for people.
@@ -158,21 +160,29 @@ impl From<InvalidPageSize> for Problem {
     }
 }
 
+/// The framework's words, which repeat what it could not read, however long that is.
+fn shortened(words: &str) -> String {
+    match words.char_indices().nth(MAX_WORDS) {
+        Some((end, _)) => format!("{}…", words.get(..end).unwrap_or_default()),
+        None => words.to_owned(),
+    }
+}
+
 impl From<PathRejection> for Problem {
     fn from(rejection: PathRejection) -> Self {
-        Self::blank(rejection.status(), rejection.body_text())
+        Self::blank(rejection.status(), shortened(&rejection.body_text()))
     }
 }
 
 impl From<QueryRejection> for Problem {
     fn from(rejection: QueryRejection) -> Self {
-        Self::blank(rejection.status(), rejection.body_text())
+        Self::blank(rejection.status(), shortened(&rejection.body_text()))
     }
 }
 
 impl From<JsonRejection> for Problem {
     fn from(rejection: JsonRejection) -> Self {
-        let (status, detail) = (rejection.status(), rejection.body_text());
+        let (status, detail) = (rejection.status(), shortened(&rejection.body_text()));
         match rejection {
             JsonRejection::JsonDataError(_) => {
                 Self::new(status, "urn:problem:body:invalid", "The body is not what this path takes", detail)

@@ -93,3 +93,13 @@ proptest! {
         }
     }
 }
+
+#[tokio::test]
+async fn an_identifier_that_is_none_is_repeated_in_part_only() {
+    let path = format!("/portfolios/{}/work-logs/{}", uuid::Uuid::nil(), "0".repeat(20_000));
+    let request = Request::builder().uri(path).body(Body::empty()).expect("a request");
+    let answer = willing().answer(request).await;
+    assert_eq!(answer.status.as_u16(), 400);
+    let detail = answer.body["detail"].as_str().expect("a detail");
+    assert!(detail.contains("work_log_id") && detail.ends_with('…') && detail.len() < 400, "{detail}");
+}
