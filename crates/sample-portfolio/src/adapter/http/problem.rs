@@ -21,9 +21,9 @@ use crate::{
     ports::InvalidIdempotencyKey,
 };
 
-/// A problem without a kind of its own: its status says all.
 /// The most characters of the framework's words that an answer repeats.
 const MAX_WORDS: usize = 300;
+/// A problem without a kind of its own: its status says all.
 const BLANK: &str = "about:blank";
 
 /// An answer that is no success. Its kind is stable and meant for programs, its detail for people.
