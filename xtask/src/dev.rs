@@ -43,7 +43,7 @@ fn up(root: &Path, rest: &[String]) -> Result<u8, Error> {
     }
     output::put(&exports);
     output::say_error("\nSet these in your shell:  eval \"$(cargo xtask dev status)\"");
-    output::say_error("then run the service:     cargo run -- serve");
+    output::say_error("then run the service:     target/debug/app serve");
     output::say_error("and when you are done:    cargo xtask dev down");
     Ok(0)
 }

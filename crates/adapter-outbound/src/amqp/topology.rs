@@ -198,9 +198,9 @@ impl Desk<'_> {
         let TopologyError::Refused { reason, .. } = answer.err()? else { return None };
         let (problem, cure) = if reason.starts_with("NOT_FOUND") {
             let problem = format!("it does not exist in virtual host {:?}", self.vhost);
-            (problem, "declare it, set amqp.topology.declare = true, or correct the route".to_owned())
+            (problem, "declare it, set outbound.amqp.topology.declare = true, or correct the route".to_owned())
         } else {
-            (reason, "grant the user of amqp.url access to it".to_owned())
+            (reason, "grant the user of outbound.amqp.url access to it".to_owned())
         };
         Some(TopologyProblem { object: object.to_owned(), problem, cure })
     }

@@ -79,7 +79,9 @@ impl InboxCommand {
             Self::Unpark { aggregate_type, aggregate_id, discard } => {
                 let request = UnparkRequest { aggregate_type, aggregate_id, discard };
                 request_unpark(&settings.consumer, &request).await?;
-                output::line("asked the consumer; `app inbox parked` shows when it is done");
+                output::line(
+                    "asked; the running consumer acts on it, and `app inbox parked --consumer NAME` shows when it is done",
+                );
             }
         }
         Ok(ExitCode::SUCCESS)
