@@ -151,5 +151,5 @@ fn sql_that_looks_for_a_head_behind_the_run_alone_is_found() {
 
 #[test]
 fn sql_that_reopens_an_event_without_lowering_the_floor_is_found() {
-    assert_found(&[("outbox_open_lane", "least(l.floor, excluded.floor)", "l.floor")]);
+    assert_found(&[("outbox_open_lanes", "least(l.floor, excluded.floor)", "l.floor")]);
 }
