@@ -18,6 +18,7 @@ pub(super) const FILES: &[&str] = &[
     "tests/src/demo.rs",
     "tests/src/work_load.rs",
     "tests/system/faults.rs",
+    "tests/system/runbooks.rs",
     "tests/system/operations.rs",
     "tests/system/outbox_reaper_wiring.rs",
     "tests/system/relays.rs",
@@ -47,7 +48,7 @@ pub(super) const EDITS: &[(&str, &str, &str)] = &[
     ),
     (
         "tests/system/main.rs",
-        "mod faults;\nmod operations;\nmod outbox_reaper_wiring;\nmod relays;\nmod stopping;\nmod world;\n",
+        "mod faults;\nmod operations;\nmod outbox_reaper_wiring;\nmod relays;\nmod runbooks;\nmod stopping;\nmod world;\n",
         "",
     ),
     ("xtask/src/command.rs", "    crate::chaos::COMMAND,\n", ""),

@@ -61,6 +61,13 @@ pub const RENAMED: &[Renamed] = &[
         file: None,
     },
     Renamed {
+        what: "the program, where it is built",
+        old: "target/debug/app",
+        new: |name| format!("target/debug/{}", name.kebab()),
+        how: How::Text,
+        file: None,
+    },
+    Renamed {
         what: "the exchange",
         old: "outbox.events",
         new: |name| format!("{}.outbox.events", name.kebab()),

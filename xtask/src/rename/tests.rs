@@ -25,7 +25,7 @@ fn small() -> TempDir {
     planted(&[
         ("Cargo.toml", "version = \"0.3.0\"\n"),
         ("Cargo.lock", "name = \"serde_json\"\n"),
-        ("README.md", "# Outbox workspace\n"),
+        ("README.md", "# Outbox workspace\n\ntarget/debug/app serve\n"),
         ("crates/app-bootstrap/Cargo.toml", "name = \"app-bootstrap\"\n[[bin]]\nname = \"app\"\n"),
         ("crates/x/src/lib.rs", CODE),
         ("docs/connector.json", CONNECTOR),
@@ -56,7 +56,7 @@ fn name(value: &str) -> Result<Name, NameError> {
 fn every_name_of_a_planted_tree_becomes_the_new_one() {
     let folder = small();
     assert_eq!(rename(folder.path(), "order-service").unwrap(), 5);
-    assert_eq!(read(folder.path(), "README.md"), "# Order service\n");
+    assert_eq!(read(folder.path(), "README.md"), "# Order service\n\ntarget/debug/order-service serve\n");
     assert_eq!(
         read(folder.path(), "crates/app-bootstrap/Cargo.toml"),
         "name = \"app-bootstrap\"\n[[bin]]\nname = \"order-service\"\n"
@@ -103,7 +103,7 @@ fn name_that_begins_or_ends_with_the_old_one_is_no_leftover() {
 #[test]
 fn place_that_the_table_misses_stops_the_command_before_it_writes() {
     let folder = small();
-    fs::write(folder.path().join("run.sh"), "true\nexec target/debug/app serve\n").unwrap();
+    fs::write(folder.path().join("run.sh"), "true\nexec target/release/app serve\n").unwrap();
     let RenameError::Left(left) = refused(folder.path(), "order-service") else { panic!("not left") };
     assert_eq!(left, ["run.sh:2"]);
 }
