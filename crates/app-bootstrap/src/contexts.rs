@@ -1,4 +1,4 @@
-//! The bounded contexts of the service: each has a file below that puts it together, and an entry in [`CONTEXTS`].
+//! The bounded contexts of the service: each has a file below that puts it together, and an entry in `CONTEXTS`.
 //!
 //! Taking one out is deleting its crate, its migrations and its file here, and striking out its two lines:
 //! `cargo xtask remove-sample` does so for the sample.
