@@ -1,6 +1,6 @@
 //! Chaos: processes, servers and the network between them fail, as a seed says, while events flow.
 //!
-//! A round appends through two services, lets the faults of its [`plan`] happen, waits until everything is at rest, and
+//! A round appends through two services, lets the faults of its `plan` happen, waits until everything is at rest, and
 //! compares what was committed, delivered and applied since the beginning of the run. A plan depends on the seed and the
 //! number of the round alone, so that one round can be repeated; when exactly a fault meets what is under way cannot.
 
