@@ -67,6 +67,7 @@ impl Binaries {
     pub fn command(&self, root: &Path, name: &'static str) -> Result<Command, Error> {
         let mut command = Command::new(self.0.get(name).ok_or(Error::NoProgram(name))?);
         command.current_dir(root);
+        process::forget_our_package(&mut command);
         Ok(command)
     }
 }

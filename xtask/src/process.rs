@@ -37,7 +37,20 @@ pub fn cargo_path() -> OsString {
 pub fn cargo(root: &Path) -> Command {
     let mut command = Command::new(cargo_path());
     command.current_dir(root);
+    forget_our_package(&mut command);
     command
+}
+
+/// Takes back what cargo has told us of our own package. Build scripts that watch these variables would run again at each
+/// change between `cargo xtask …` and a plain cargo, and everything above them would be built anew.
+pub fn forget_our_package(command: &mut Command) {
+    for (name, _) in std::env::vars_os() {
+        let ours =
+            name.to_str().is_some_and(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_"));
+        if ours {
+            command.env_remove(name);
+        }
+    }
 }
 
 /// The command line, as a reader would type it.
@@ -136,15 +149,23 @@ fn read_lines(reader: impl Read, sender: &mpsc::Sender<String>) {
 
 #[cfg(test)]
 mod tests {
-    use std::process::Command;
+    use std::{path::Path, process::Command};
 
-    use super::{follow, line, output_of};
+    use super::{cargo, follow, line, output_of};
     use crate::Error;
 
     fn shell(script: &str) -> Command {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
         command
+    }
+
+    #[test]
+    fn cargo_is_told_nothing_of_our_own_package() {
+        let command = cargo(Path::new("."));
+        for name in ["CARGO_PKG_NAME", "CARGO_PKG_VERSION_MAJOR", "CARGO_MANIFEST_DIR"] {
+            assert!(command.get_envs().any(|(removed, value)| removed == name && value.is_none()), "{name}");
+        }
     }
 
     #[test]
