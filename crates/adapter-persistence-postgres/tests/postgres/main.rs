@@ -13,6 +13,7 @@ mod maintenance;
 mod migrate;
 mod operate;
 mod readiness;
+mod roles;
 mod settle;
 mod support;
 mod tls;
