@@ -3,6 +3,7 @@
 #![expect(clippy::expect_used, clippy::indexing_slicing, reason = "helpers of tests, which clippy takes for code")]
 
 mod claim_work;
+mod cost;
 mod documentation;
 mod lane_protocol;
 mod outbox_append_transactional_contract;
