@@ -17,3 +17,4 @@ mod outbox_store_adapter;
 mod payload_fidelity;
 mod postgres;
 mod random;
+mod relay;

@@ -15,6 +15,7 @@ mod operate;
 mod readiness;
 mod roles;
 mod settle;
+mod side_by_side;
 mod support;
 mod tls;
 mod wakeup;
