@@ -81,7 +81,11 @@ async fn cleaning_beside_relays_and_appenders_deadlocks_with_nobody_and_takes_no
 /// Case L28.
 #[tokio::test]
 async fn others_keep_claiming_while_a_relays_server_process_is_frozen_in_the_middle_of_its_claim() {
-    let fixture = Fixture::with("midclaim", |settings| settings.lock_timeout = PATIENCE).await;
+    let fixture = Fixture::with("midclaim", |settings| {
+        settings.statement_timeout = PATIENCE;
+        settings.lock_timeout = PATIENCE;
+    })
+    .await;
     let control = control().await.expect("a server that may be paused: leave DATABASE_URL unset");
     let mut sql = fixture.sql().await;
     // The lanes are locked when the claim's row is written: there the claim of the one relay waits for us.
