@@ -141,7 +141,8 @@ async fn log_of_a_batch(postgres: &Postgres, delete: bool) -> Log {
     const TOKEN: &str = "'00000000-0000-7000-8000-000000000001'";
     append(postgres).await;
     let mut sql = postgres.sql().await;
-    let claim = log_of(&mut sql, &format!("outbox_claim({TOKEN}, 'r', interval '1 min', 500, 100, 500, 10000000)")).await;
+    let claim =
+        log_of(&mut sql, &format!("outbox_claim({TOKEN}, 'r', interval '1 min', 500, 100, 500, 10000000)")).await;
     // Read before, so that what the reading leaves behind does not count.
     let (lanes, ids): (Vec<i64>, Vec<Uuid>) = (
         sql.column("SELECT lane FROM outbox_lane WHERE token IS NOT NULL ORDER BY lane").await,
@@ -149,10 +150,8 @@ async fn log_of_a_batch(postgres: &Postgres, delete: bool) -> Log {
     );
     assert_eq!((lanes.len(), ids.len()), (AGGREGATES, EVENTS), "all were claimed");
     let list = |values: Vec<String>| values.join(",");
-    let (lanes, ids) = (
-        list(lanes.iter().map(ToString::to_string).collect()),
-        list(ids.iter().map(ToString::to_string).collect()),
-    );
+    let (lanes, ids) =
+        (list(lanes.iter().map(ToString::to_string).collect()), list(ids.iter().map(ToString::to_string).collect()));
     let settle = format!("outbox_acknowledge({TOKEN}, '{{{lanes}}}', '{{{ids}}}', {delete})");
     let settle = log_of(&mut sql, &settle).await;
     assert_eq!(sql.one::<i64>("SELECT count(*) FROM outbox_lane").await, 0, "all were settled");

@@ -83,13 +83,16 @@ async fn an_aggregate_with_fifty_appenders_keeps_flowing_in_order_and_stops_no_o
     for n in 1..=10 {
         append("cold").await;
         let flows = || async { (sent_of("cold") >= n && sent_of("hot") >= 20 * n).then_some(()) };
-        eventually("events of both aggregates are sent while the appenders go on", PATIENCE, flows).await.expect("they flow");
+        eventually("events of both aggregates are sent while the appenders go on", PATIENCE, flows)
+            .await
+            .expect("they flow");
     }
     over.store(true, Ordering::Relaxed);
     for task in tasks {
         task.await.expect("ended");
     }
-    let hot: Vec<i64> = publisher.sent().iter().filter(|e| e.aggregate_id.as_str() == "hot").map(|e| e.sequence.0).collect();
+    let hot: Vec<i64> =
+        publisher.sent().iter().filter(|e| e.aggregate_id.as_str() == "hot").map(|e| e.sequence.0).collect();
     assert!(hot.is_sorted_by(|a, b| a < b), "{hot:?}");
 }
 

@@ -317,7 +317,9 @@ mod tests {
 
     #[test]
     fn a_url_that_its_password_breaks_up_is_not_shown_in_parts() {
-        for url in ["postgres://u:4711#hunter2@h/db", "postgres://u:4711?hunter2@h/db", "postgres://u:4711/hunter2@h/db"] {
+        for url in
+            ["postgres://u:4711#hunter2@h/db", "postgres://u:4711?hunter2@h/db", "postgres://u:4711/hunter2@h/db"]
+        {
             let bad = settings(url);
             let told = format!("{bad:?} {:?} {}", bad.problems(), serde_json::to_string(&bad).expect("written"));
             assert!(!told.contains("hunter2") && !told.contains("4711"), "{told}");

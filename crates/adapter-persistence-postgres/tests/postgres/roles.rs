@@ -10,8 +10,8 @@ use std::{
 };
 
 use adapter_persistence_postgres::{
-    AutovacuumCheck, Database, DriverError, History, IndexCheck, LaneCheck, ListenWakeup, Migration,
-    NotifyWakeup, OutboxEventRepository, OutboxReaper, OutboxStoreAdapter, PostgresInbox, PostgresLeadership,
+    AutovacuumCheck, Database, DriverError, History, IndexCheck, LaneCheck, ListenWakeup, Migration, NotifyWakeup,
+    OutboxEventRepository, OutboxReaper, OutboxStoreAdapter, PostgresInbox, PostgresLeadership,
     PostgresOutboxClaimRepository, PostgresUnitOfWork, SchemaCheck, SchemaReadiness, ServerSettingsCheck,
     SnapshotCheck, WakeupSettings, check_sequence,
 };
@@ -337,8 +337,7 @@ async fn a_relay_and_an_appender_wake_each_other() {
     let heard = Arc::new(AtomicBool::new(false));
     let hears = Arc::clone(&heard);
     let settings = WakeupSettings::default();
-    let listener =
-        ListenWakeup::start(&relay.database, settings.clone(), move || hears.store(true, Ordering::Relaxed));
+    let listener = ListenWakeup::start(&relay.database, settings.clone(), move || hears.store(true, Ordering::Relaxed));
     wait_until("it listens", || listener.is_connected()).await;
     heard.store(false, Ordering::Relaxed);
     let notifier = NotifyWakeup::start(&appender.database, settings);
@@ -689,8 +688,13 @@ async fn the_page_tells_every_right_that_is_given_and_no_table_or_function_is_fo
     let made = "SELECT relname::text FROM pg_class WHERE relkind IN ('r', 'v', 'S') AND starts_with(relname, 'outbox_') \
          UNION ALL SELECT proname || '()' FROM pg_proc WHERE starts_with(proname, 'outbox_')";
     let objects: BTreeSet<&str> = given.keys().map(|(_, object)| object.as_str()).chain(OWNERS_ALONE).collect();
-    let forgotten: Vec<String> =
-        sql.rows(made).await.iter().map(|row| row.get(0)).filter(|name: &String| !objects.contains(name.as_str())).collect();
+    let forgotten: Vec<String> = sql
+        .rows(made)
+        .await
+        .iter()
+        .map(|row| row.get(0))
+        .filter(|name: &String| !objects.contains(name.as_str()))
+        .collect();
     assert_eq!(forgotten, Vec::<String>::new(), "who may use it?");
     for (role, object) in given.keys() {
         assert!(!OWNERS_ALONE.contains(&object.as_str()), "{role} may use {object}");

@@ -12,7 +12,9 @@ use std::{
 use adapter_persistence_postgres::{OutboxReaper, PostgresLeadership};
 use application_core::{
     outbox::{ClaimRequest, EventId, HolderName},
-    ports::{LeadershipPort, OutboxAppendPort, OutboxMaintenancePort, OutboxStorePort, ReapRequest, StoreError, UnitOfWork},
+    ports::{
+        LeadershipPort, OutboxAppendPort, OutboxMaintenancePort, OutboxStorePort, ReapRequest, StoreError, UnitOfWork,
+    },
 };
 
 use super::{
@@ -49,8 +51,12 @@ async fn cleaning_beside_relays_and_appenders_deadlocks_with_nobody_and_takes_no
                 let settled = own.store.acknowledge(claim.token, &claim.confirmed()).await.expect("settled");
                 let mut postponed = settled.postponed;
                 while !postponed.is_empty() {
-                    let freed: Vec<_> =
-                        claim.runs.iter().filter(|run| postponed.contains(&run.lane)).map(|run| confirmed(run, 0)).collect();
+                    let freed: Vec<_> = claim
+                        .runs
+                        .iter()
+                        .filter(|run| postponed.contains(&run.lane))
+                        .map(|run| confirmed(run, 0))
+                        .collect();
                     postponed = own.store.acknowledge(claim.token, &freed).await.expect("freed").postponed;
                 }
                 count.fetch_add(claim.ids().len(), Ordering::Relaxed);
