@@ -3,6 +3,7 @@
 #![expect(clippy::expect_used, clippy::indexing_slicing, reason = "helpers of tests, which clippy takes for code")]
 
 mod claim_work;
+mod cost;
 mod documentation;
 mod lane_protocol;
 mod outbox_append_transactional_contract;
@@ -16,3 +17,4 @@ mod outbox_store_adapter;
 mod payload_fidelity;
 mod postgres;
 mod random;
+mod relay;

@@ -180,7 +180,7 @@ impl AppProcess {
         format!("http://{}{path}", self.http)
     }
 
-    /// The URL of a path of the operations HTTP: health, metrics, `/ops`.
+    /// The URL of a path of the operations HTTP: health and metrics.
     #[must_use]
     pub fn operations_url(&self, path: &str) -> String {
         format!("http://{}{path}", self.operations)

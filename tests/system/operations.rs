@@ -2,9 +2,9 @@
 
 use rustix::process::Signal;
 use serde_json::Value;
-use system_tests::eventually;
+use system_tests::{AppEnvironment, AppProcess, eventually};
 
-use crate::world::{Outcome, PATIENCE, World, complete_one, counter, read, run};
+use crate::world::{Outcome, PATIENCE, PORTFOLIO, World, complete_one, counter, read, run};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn outbox_status_shows_the_backlog_as_table_and_json() -> Outcome {
@@ -68,6 +68,67 @@ async fn metrics_and_health_are_served() -> Outcome {
     rabbitmq.start().await?;
     let ready = || async { read(&process, "/readyz").await.ok().filter(|(status, _)| *status == 200) };
     eventually("readiness after the outage", PATIENCE, ready).await?;
+    Ok(())
+}
+
+/// Where one of the process's listeners said that it listens.
+fn listener(process: &AppProcess, server: &str) -> Option<String> {
+    let log = process.log();
+    let named = format!("server=\"{server}\"");
+    let line = log.lines().find(|line| line.contains(" listening ") && line.contains(&named))?;
+    line.split("address=").nth(1)?.split_whitespace().next().map(ToOwned::to_owned)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_listener_answers_its_own_paths_and_no_others() -> Outcome {
+    let world = World::shared("listeners").await?;
+    let process = world.environment_without_publisher().serve("only").await?;
+    let minutes = format!("/portfolios/{PORTFOLIO}/minutes");
+    let paths = [
+        ("health", "/livez"),
+        ("health", "/readyz"),
+        ("health", "/metrics"),
+        ("ops", "/ops/outbox/status"),
+        ("ops", "/ops/outbox/audit"),
+        ("service", minutes.as_str()),
+    ];
+    for server in ["health", "ops", "service"] {
+        let named = || async { listener(&process, server) };
+        let address = eventually("the listener's line in the log", PATIENCE, named).await?;
+        for (own, path) in paths {
+            let status = reqwest::get(format!("http://{address}{path}")).await?.status().as_u16();
+            assert_eq!(status, if own == server { 200 } else { 404 }, "{path} of the listener {server}");
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn service_operator_and_reader_work_with_the_rights_of_their_roles_alone() -> Outcome {
+    let world = World::shared("members").await?;
+    let member = async |user: &str, roles: &[&str]| -> Outcome<AppEnvironment> {
+        Ok(world.environment.clone().with("DATABASE_URL", &world.url_of_a_member(user, roles).await?))
+    };
+    let service = member("service", &["appender", "relay", "consumer"]).await?;
+    let process = service.serve("only").await?;
+    complete_one(&process, "one").await?;
+    world.until_settled().await?;
+
+    let everything = ["outbox", "pause", "--all"];
+    let (status, refused) = run(&service, &everything).await?;
+    assert!(!status.success() && refused.contains("permission denied for function outbox_pause"), "{refused}");
+    let operator = member("operator", &["operator"]).await?;
+    let (status, paused) = run(&operator, &everything).await?;
+    assert!(status.success(), "{paused}");
+    let reader = member("reader", &["reader"]).await?;
+    let (status, shown) = run(&reader, &["outbox", "status"]).await?;
+    assert!(status.success(), "{shown}");
+    let (status, refused) = run(&reader, &["outbox", "resume", "--all"]).await?;
+    assert!(!status.success() && refused.contains("permission denied for function outbox_resume"), "{refused}");
+    let (status, resumed) = run(&operator, &["outbox", "resume", "--all"]).await?;
+    assert!(status.success(), "{resumed}");
+    let (status, audit) = run(&operator, &["outbox", "audit", "--json"]).await?;
+    assert!(status.success() && audit.contains("\"pause\"") && audit.contains("\"resume\""), "{audit}");
     Ok(())
 }
 

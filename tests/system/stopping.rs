@@ -60,6 +60,33 @@ async fn a_second_signal_or_a_frozen_database_does_not_hold_the_process() -> Out
     Ok(())
 }
 
+/// Case S62, with the broker frozen, and then with the database frozen too.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_frozen_broker_alone_or_with_the_database_does_not_hold_the_process_beyond_its_grace() -> Outcome {
+    let world = World::alone("both_frozen").await?;
+    let environment = world.environment.clone().with("APP__SERVICE__GRACE", "5s");
+    let (mut first, mut second) = (environment.serve("relay-1").await?, environment.serve("relay-2").await?);
+    let load = load(&[&first, &second]);
+    world.until_published_more(30).await?;
+    let (rabbitmq, postgres) = (world.rabbitmq().await?, world.postgres().await?);
+
+    rabbitmq.pause().await?;
+    first.signal(Signal::TERM)?;
+    let code = first.ended(PATIENCE).await?.code();
+    assert!(code == Some(0) || code == NOT_DRAINED, "{code:?}\n{}", first.log());
+    postgres.pause().await?;
+    second.signal(Signal::TERM)?;
+    assert_eq!(second.ended(PATIENCE).await?.code(), NOT_DRAINED, "{}", second.log());
+
+    drop(load);
+    postgres.resume().await?;
+    rabbitmq.resume().await?;
+    let _next = world.serve("next").await?;
+    world.until_settled().await?;
+    world.report(Some(DuplicateReason::RelayKilled)).await?.assert_clean();
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn relay_until_drained_exits_zero_once_nothing_is_due() -> Outcome {
     let world = World::shared("drained").await?;

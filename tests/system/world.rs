@@ -107,6 +107,33 @@ impl World {
         Ok(self.environment.serve(name).await?)
     }
 
+    /// The database's URL for a user of its own that is a member of these roles, whose rights are those of
+    /// `migrations/roles`; it may change the sample's tables if it is a service's.
+    pub(crate) async fn url_of_a_member(&self, user: &str, roles: &[&str]) -> Outcome<String> {
+        const SCRIPTS: [&str; 2] =
+            [include_str!("../../migrations/roles/roles.sql"), include_str!("../../migrations/roles/grants.sql")];
+        const PASSWORD: &str = "of-a-test";
+        let name = self.database.name();
+        let user = format!("{name}_{user}");
+        let groups: Vec<String> = roles.iter().map(|role| format!("{name}_{role}")).collect();
+        let create = format!("CREATE ROLE {user} LOGIN PASSWORD '{PASSWORD}' IN ROLE {}", groups.join(", "));
+        let mut statements = vec![format!("SET outbox.role_prefix = '{name}_'")];
+        statements.extend(SCRIPTS.map(ToOwned::to_owned));
+        statements.push(create);
+        if roles.contains(&"appender") {
+            let tables = "work_log, work_log_idempotency, portfolio_minutes";
+            statements.push(format!("GRANT SELECT, INSERT, UPDATE, DELETE ON {tables} TO {user}"));
+        }
+        let mut admin = self.database.connect().await?;
+        for statement in statements {
+            sqlx::raw_sql(AssertSqlSafe(statement)).execute(&mut admin).await?;
+        }
+        let mut url = url::Url::parse(self.database.url())?;
+        let named = url.set_username(&user).and_then(|()| url.set_password(Some(PASSWORD)));
+        named.map_err(|()| format!("{name} has a URL without a host"))?;
+        Ok(url.into())
+    }
+
     pub(crate) async fn tally(&self) -> Outcome<Tally> {
         Ok(Tally::connect(self.database.url()).await?)
     }

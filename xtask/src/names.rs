@@ -1,7 +1,7 @@
 //! `names`: every path, item and test that the tables of the documents name is real.
 //!
-//! Three documents have such tables: the mapping from the template that this one mirrors, the evidence register, and
-//! the register of cases. All mismatches are listed at once.
+//! The documents that have such tables: the mapping from the template that this one mirrors, the evidence register, the
+//! register of cases, the promises of the front page and of the page on security. All mismatches are listed at once.
 
 mod cases;
 mod commands;
@@ -13,7 +13,7 @@ use std::path::Path;
 
 pub use cases::check_cases;
 pub use commands::check_commands;
-pub use evidence::check_evidence;
+pub use evidence::{check_evidence, check_shown_by};
 pub use index::Index;
 pub use mapping::{MIRRORED, check_mapping};
 
@@ -41,6 +41,8 @@ type Rule = fn(&SourceFile, &Index) -> Report;
 const MAPPING: &str = "docs/mapping-from-ca-tmpl.md";
 const EVIDENCE: &str = "docs/evidence.md";
 const CASES: &str = "docs/cases.md";
+const FRONT_PAGE: &str = "README.md";
+const SECURITY: &str = "SECURITY.md";
 
 /// Checks the documents of the workspace at `root`.
 ///
@@ -50,10 +52,12 @@ pub fn check(root: &Path) -> Result<Report, Error> {
     let index = Index::read(root)?;
     let mut report = Report::default();
     report.looked_at("test functions", index.test_count());
-    let rules: [(&str, Rule); 3] = [
+    let rules: [(&str, Rule); 5] = [
         (MAPPING, |document, index| check_mapping(document, index, MIRRORED)),
         (EVIDENCE, check_evidence),
         (CASES, check_cases),
+        (FRONT_PAGE, check_shown_by),
+        (SECURITY, check_shown_by),
     ];
     for (path, rule) in rules {
         match workspace::read_text(&root.join(path)) {

@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use application_core::ports::StoreError;
 use sea_orm::{DatabaseConnection, SqlxPostgresConnector};
-use secrecy::{ExposeSecret, SecretString};
+use secrecy::SecretString;
 use sqlx::{
     ConnectOptions, Connection, PgConnection, PgPool,
     postgres::{PgConnectOptions, PgPoolOptions, PgSslMode},
@@ -12,7 +12,7 @@ use sqlx::{
 
 use crate::{
     error::{DriverError, from_sqlx},
-    settings::{DatabaseSettings, TlsMode},
+    settings::{DatabaseSettings, TlsMode, masked, read_url},
 };
 
 /// How long a connection may take to show that it is alive.
@@ -148,8 +148,9 @@ pub(crate) fn direct_options(settings: &DatabaseSettings) -> Result<PgConnectOpt
 }
 
 fn connect_options(settings: &DatabaseSettings, url: &SecretString) -> Result<PgConnectOptions, StoreError> {
-    let mut options: PgConnectOptions =
-        url.expose_secret().parse().map_err(|e: sqlx::Error| from_sqlx(&e, Duration::ZERO))?;
+    let mut options = read_url(url).map_err(|bound| StoreError::Refused {
+        source: Box::new(DriverError::new(format!("the URL {} cannot be used: {bound}", masked(url)))),
+    })?;
     options = match settings.tls.mode {
         TlsMode::FromUrl => options,
         TlsMode::Disable => options.ssl_mode(PgSslMode::Disable),

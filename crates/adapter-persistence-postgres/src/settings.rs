@@ -2,9 +2,10 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use application_core::SettingProblem;
+use application_core::{SettingProblem, hides_credentials};
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize, Serializer};
+use sqlx::postgres::PgConnectOptions;
 
 /// How to reach PostgreSQL, and how long anything may take there.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -194,26 +195,58 @@ pub(crate) fn check_duration(
     }
 }
 
+/// The parameters of a URL that the driver knows. It passes over any other one, and logs its value, which may be a secret.
+const PARAMETERS: [&str; 18] = [
+    "application_name",
+    "dbname",
+    "host",
+    "hostaddr",
+    "options",
+    "password",
+    "port",
+    "ssl-ca",
+    "ssl-cert",
+    "ssl-key",
+    "ssl-mode",
+    "ssl-root-cert",
+    "sslcert",
+    "sslkey",
+    "sslmode",
+    "sslrootcert",
+    "statement-cache-capacity",
+    "user",
+];
+
+fn is_known(parameter: &str) -> bool {
+    PARAMETERS.contains(&parameter) || parameter.starts_with("options[") && parameter.ends_with(']')
+}
+
 fn check_url(problems: &mut Vec<SettingProblem>, key: &'static str, secret: &SecretString) {
-    let bound = match url::Url::parse(secret.expose_secret()) {
-        Err(error) => format!("it must be a URL ({error})"),
-        Ok(url) if !matches!(url.scheme(), "postgres" | "postgresql") => {
-            format!("its scheme must be postgres, not {}", url.scheme())
-        }
-        Ok(url) => match url.as_str().parse::<sqlx::postgres::PgConnectOptions>() {
-            Ok(_) => return,
-            Err(error) => format!("it cannot be used ({error})"),
-        },
-    };
-    problems.push(SettingProblem::new(key, masked(secret), bound));
+    if let Err(bound) = read_url(secret) {
+        problems.push(SettingProblem::new(key, masked(secret), bound));
+    }
+}
+
+/// What the driver makes of the URL; otherwise what it must be, without a word of it that may be secret.
+pub(crate) fn read_url(secret: &SecretString) -> Result<PgConnectOptions, String> {
+    let url = url::Url::parse(secret.expose_secret()).map_err(|error| format!("it must be a URL ({error})"))?;
+    if !matches!(url.scheme(), "postgres" | "postgresql") {
+        return Err(format!("its scheme must be postgres, not {}", url.scheme()));
+    }
+    if url.fragment().is_some() {
+        return Err("it must have no #, which is written %23 in a user's name or password".to_owned());
+    }
+    if url.query_pairs().any(|(parameter, _)| !is_known(&parameter)) {
+        return Err(format!("its parameters must be of these: {}, options[…]", PARAMETERS.join(", ")));
+    }
+    url.as_str().parse().map_err(|error: sqlx::Error| format!("it cannot be used ({error})"))
 }
 
 /// A URL that can be shown: scheme, host, port and path; no user, no password, no parameters.
 #[must_use]
 pub fn masked(secret: &SecretString) -> String {
     match url::Url::parse(secret.expose_secret()) {
-        // An @ in the path: another URL may stand there, with a password of its own.
-        Ok(url) if url.has_host() && !url.path().contains('@') => {
+        Ok(url) if url.has_host() && !hides_credentials(secret.expose_secret()) => {
             let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
             format!("{}://***@{}{port}{}", url.scheme(), url.host_str().unwrap_or_default(), url.path())
         }
@@ -280,6 +313,31 @@ mod tests {
             assert!(!shown.contains("hunter2"), "{shown}");
             assert_eq!(bad.problems().len(), 1, "{url}");
         }
+    }
+
+    #[test]
+    fn a_url_that_its_password_breaks_up_is_not_shown_in_parts() {
+        for url in
+            ["postgres://u:4711#hunter2@h/db", "postgres://u:4711?hunter2@h/db", "postgres://u:4711/hunter2@h/db"]
+        {
+            let bad = settings(url);
+            let told = format!("{bad:?} {:?} {}", bad.problems(), serde_json::to_string(&bad).expect("written"));
+            assert!(!told.contains("hunter2") && !told.contains("4711"), "{told}");
+        }
+        assert_eq!(settings("postgres://u:4711#hunter2@h/db").problems().len(), 1);
+    }
+
+    #[test]
+    fn a_parameter_that_the_driver_does_not_know_is_refused_and_not_told() {
+        let bad = settings("postgres://u@h/db?sslmode=require&sslpassword=hunter2");
+        let texts: Vec<String> = bad.problems().iter().map(ToString::to_string).collect();
+        assert_eq!(texts.len(), 1);
+        assert!(texts[0].starts_with("url is postgres://***@h/db, but its parameters must be of these: "), "{texts:?}");
+        assert!(!texts[0].contains("hunter2"), "{texts:?}");
+        let refused = crate::Database::connect_lazy(&bad).expect_err("refused");
+        assert!(!format!("{refused} {refused:?}").contains("hunter2"), "{refused:?}");
+        let good = settings("postgres://u:p@h/db?sslmode=disable&options[search_path]=billing&application_name=a");
+        assert_eq!(good.problems(), []);
     }
 
     #[test]

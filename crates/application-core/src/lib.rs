@@ -22,4 +22,4 @@ pub mod ports;
 mod setting_problem;
 pub mod usecases;
 
-pub use setting_problem::SettingProblem;
+pub use setting_problem::{SettingProblem, hides_credentials};

@@ -34,6 +34,20 @@ pub fn check_evidence(document: &SourceFile, index: &Index) -> Report {
     report
 }
 
+/// Checks what a page names in a column `shown by`, beside the register.
+#[must_use]
+pub fn check_shown_by(document: &SourceFile, index: &Index) -> Report {
+    let mut report = Report::default();
+    let rows = rows(document, ["shown by"]);
+    for ([shown_by], row) in &rows {
+        for what in codes(row.cell(*shown_by)).iter().filter_map(|code| missing(code, index)) {
+            report.problem(format!("{}:{}: {what}", document.path, row.line));
+        }
+    }
+    report.looked_at("promises", rows.len());
+    report
+}
+
 /// What is wrong with something that shows a claim; `None` if it is there, or if it is nothing that could be looked up.
 fn missing(code: &str, index: &Index) -> Option<String> {
     if code.starts_with(COMMAND_LINE) {
@@ -47,7 +61,7 @@ fn missing(code: &str, index: &Index) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::check_evidence;
+    use super::{check_evidence, check_shown_by};
     use crate::names::fixture::{document, index};
 
     fn problems(rows: &str) -> Vec<String> {
@@ -97,6 +111,17 @@ mod tests {
              designed only"
             ]
         );
+    }
+
+    #[test]
+    fn promise_beside_the_register_must_name_what_exists() {
+        let check = |rows: &str| {
+            let text = format!("| What | How | Shown by |\n| --- | --- | --- |\n{rows}");
+            check_shown_by(&document(&text), &index()).problems().to_vec()
+        };
+        assert_eq!(check("| Backoff | `it_shrinks` | `it_grows`, `claims_once` |\n"), Vec::<String>::new());
+        assert_eq!(check("| Backoff | grows | `it_grows`, `it_shrinks` |\n"), ["docs/page.md:3: no test `it_shrinks`"]);
+        assert_eq!(check(""), ["looked at no promises: the rule cannot hold"]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use application_core::{
-    SettingProblem,
+    SettingProblem, hides_credentials,
     outbox::{OutboxBackoffPolicy, bounds::MAX_PAYLOAD_BYTES},
 };
 use lapin::uri::AMQPUri;
@@ -240,8 +240,7 @@ fn time(problems: &mut Vec<SettingProblem>, key: &'static str, value: Duration, 
 /// Everything in the URL but its address is a secret.
 fn redacted<S: Serializer>(url: &SecretString, serializer: S) -> Result<S::Ok, S::Error> {
     let shown = match url.expose_secret().parse::<AMQPUri>() {
-        // An @ in the virtual host: another URL may stand there, with a password of its own.
-        Ok(uri) if uri.vhost.contains('@') => "***".to_owned(),
+        _ if hides_credentials(url.expose_secret()) => "***".to_owned(),
         Ok(uri) => format!("{}://***@{}:{}/{}", uri.scheme, uri.authority.host, uri.authority.port, uri.vhost),
         Err(_) => "***".to_owned(),
     };
@@ -328,5 +327,14 @@ mod tests {
     fn debug_shows_no_password() {
         let settings = ConsumerSettings { url: "amqp://u:hunter2@h/".into(), ..ConsumerSettings::default() };
         assert!(!format!("{settings:?}").contains("hunter2"));
+    }
+
+    #[test]
+    fn a_url_that_its_password_breaks_up_is_not_shown_in_parts() {
+        for url in ["amqp://u:4711#hunter2@h/v", "amqp://u:4711?hunter2@h/v", "amqp://u:4711/hunter2@h/v"] {
+            let settings = ConsumerSettings { url: url.into(), ..ConsumerSettings::default() };
+            let told = format!("{settings:?} {:?} {}", settings.problems(), serde_json::to_string(&settings).unwrap());
+            assert!(!told.contains("hunter2") && !told.contains("4711"), "{told}");
+        }
     }
 }

@@ -145,12 +145,17 @@ async fn without_a_parking_queue_nothing_is_consumed() {
 #[tokio::test]
 async fn a_broker_that_is_not_there_is_named_without_the_password() {
     let mut world = World::new("nobody", |_, _, _| Step::Apply).await;
-    world.settings.url = format!("amqp://user:hunter2@{}/", nobody().await).into();
-    let running = world.start();
-    running.not_ready("connecting").await;
-    let reason = running.readiness.check().await.unwrap_err();
-    assert!(!reason.contains("hunter2"), "{reason}");
-    running.stopped().await;
+    // The second one is there, and refuses the login.
+    let (_, there) = world.broker.url.split_once('@').unwrap();
+    let (there, _) = there.split_once('/').unwrap();
+    for address in [nobody().await.to_string(), there.to_owned()] {
+        world.settings.url = format!("amqp://user:p%40ss%2Fhunter2@{address}/").into();
+        let running = world.start();
+        running.not_ready("connecting").await;
+        let reason = running.readiness.check().await.unwrap_err();
+        assert!(!reason.contains("hunter2") && !reason.contains("p@ss"), "{reason}");
+        running.stopped().await;
+    }
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use secrecy::{ExposeSecret, SecretString};
 use url::{Host, Url};
 
 use super::settings::AmqpSettings;
-use application_core::SettingProblem;
+use application_core::{SettingProblem, hides_credentials};
 
 /// Why a URL cannot be used; never holds the URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -174,12 +174,12 @@ impl fmt::Display for Endpoint {
 /// The URL without its password; what is no URL is not shown at all, for nobody knows where a password in it would be.
 pub(super) fn redacted(secret: &SecretString) -> String {
     match Url::parse(secret.expose_secret()) {
-        // An @ in the path: another URL may stand there, with a password of its own.
-        Ok(mut url) if !url.cannot_be_a_base() && !url.path().contains('@') => {
+        Ok(mut url) if !url.cannot_be_a_base() && !hides_credentials(secret.expose_secret()) => {
             if url.password().is_some() && url.set_password(Some("***")).is_err() {
                 return "(not shown)".to_owned();
             }
             url.set_query(None);
+            url.set_fragment(None);
             url.into()
         }
         _ => "(not shown)".to_owned(),

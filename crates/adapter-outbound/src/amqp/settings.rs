@@ -212,6 +212,17 @@ mod tests {
     }
 
     #[test]
+    fn a_url_that_its_password_breaks_up_is_not_shown_in_parts() {
+        for url in ["amqp://u:4711#hunter2@h/v", "amqp://u:4711?hunter2@h/v", "amqp://u:4711/hunter2@h/v"] {
+            let settings = AmqpSettings { url: SecretString::from(url), ..AmqpSettings::default() };
+            let problems = settings.problems("amqp");
+            assert_eq!(problems.len(), 1, "{url}");
+            let told = format!("{settings:?} {problems:?} {}", serde_json::to_string(&settings).unwrap());
+            assert!(!told.contains("hunter2") && !told.contains("4711"), "{told}");
+        }
+    }
+
+    #[test]
     fn every_bound_is_checked() {
         let settings = AmqpSettings {
             connection_name: String::new(),

@@ -113,11 +113,11 @@ async fn a_revoked_permission_fails_as_unavailable_and_other_destinations_flow()
     stage.queue("cq", &closed, "#").await;
     stage.queue("q", &there, "#").await;
     let user = stage.name("user").replace('.', "_");
-    control.ctl(&["add_user", &user, "secret"]).await.unwrap();
+    control.ctl(&["add_user", &user, "p@ss/:#?%w"]).await.unwrap();
     control.ctl(&["set_permissions", "-p", &stage.vhost(), &user, "", ".*", ".*"]).await.unwrap();
     let mut url = Url::parse(&stage.url).unwrap();
     url.set_username(&user).unwrap();
-    url.set_password(Some("secret")).unwrap();
+    url.set_password(Some("p%40ss%2F%3A%23%3F%25w")).unwrap();
     let mut settings = settings(url.as_str(), &closed, "k");
     with_override(&mut settings, "Open", &there);
     let publisher = stage.publisher(&settings).await;
@@ -133,7 +133,7 @@ async fn a_revoked_permission_fails_as_unavailable_and_other_destinations_flow()
         for (_, fate) in failed {
             let failure = fate.unwrap_err();
             assert_eq!(failure.class(), FailureClass::Unavailable);
-            assert!(failure.reason().contains("ACCESS_REFUSED"), "{failure}");
+            assert!(failure.reason().contains("ACCESS_REFUSED") && !failure.reason().contains("p@ss"), "{failure}");
         }
         assert!(flowing.iter().all(|(_, fate)| fate.is_ok()));
     }

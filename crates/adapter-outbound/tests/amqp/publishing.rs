@@ -245,12 +245,25 @@ async fn closing_waits_for_confirms_and_publishing_afterwards_is_nobodys_fault()
 #[tokio::test(flavor = "multi_thread")]
 async fn a_broker_that_is_not_there_is_a_reason_and_no_error_at_start() {
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let publisher = start(&crate::stage::settings(&format!("amqp://u:hunter2@{nobody}/v"), "e", "k"));
+    is_unavailable_and_tells_no_password(&nobody.to_string()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broker_that_refuses_the_login_is_a_reason_without_the_password() {
+    let stage = Stage::shared("login").await;
+    let (_, there) = stage.url.split_once('@').unwrap();
+    is_unavailable_and_tells_no_password(there.split_once('/').unwrap().0).await;
+}
+
+async fn is_unavailable_and_tells_no_password(address: &str) {
+    let url = format!("amqp://nobody:p%40ss%2Fhunter2@{address}/v");
+    let publisher = start(&crate::stage::settings(&url, "e", "k"));
     crate::stage::eventually("the reason is known", async || {
         publisher.check().await.is_err_and(|reason| reason.contains("no connection to the broker"))
     })
     .await;
     let failure = publisher.publish(&event("Reserved")).await.unwrap_err();
     assert_eq!(failure.class(), FailureClass::Unavailable);
-    assert!(!failure.to_string().contains("hunter2") && !format!("{publisher:?}").contains("hunter2"));
+    let told = format!("{failure} {failure:?} {publisher:?} {}", publisher.check().await.unwrap_err());
+    assert!(!told.contains("hunter2") && !told.contains("p@ss"), "{told}");
 }

@@ -7,7 +7,7 @@ use application_core::ports::{OutboxAppendPort, OutboxStorePort, StoreError, Uni
 use sea_orm::{ConnectionTrait, TransactionTrait};
 use test_support::servers::{self, Postgres, ServerControl, ServersError};
 
-use super::support::{Fixture, event, events, request};
+use super::support::{Fixture, event, events, request, settings_for};
 
 /// Control over the shared server, for stopping single backends of this test's own database.
 pub(crate) async fn control() -> Result<ServerControl<Postgres>, ServersError> {
@@ -27,6 +27,41 @@ async fn abort_after(steps: usize, task: tokio::task::JoinHandle<()>) {
     }
     task.abort();
     let _cancelled = task.await;
+}
+
+#[tokio::test]
+async fn a_password_of_any_characters_lets_in_and_no_error_tells_it() {
+    const PASSWORD: &str = "p@ss/:#?% wörd'\"\\";
+    const ENCODED: &str = "p%40ss%2F%3A%23%3F%25%20w%C3%B6rd%27%22%5C";
+    let fixture = Fixture::new("password").await;
+    let user = format!("{}_user", fixture.name());
+    let create = format!("CREATE ROLE {user} LOGIN PASSWORD '{}'", PASSWORD.replace('\'', "''"));
+    fixture.sql().await.execute(&create).await;
+    let url = |user: &str, password: &str, database: &str| {
+        let mut url = url::Url::parse(fixture.url()).expect("a URL");
+        url.set_username(user).expect("a URL with a host");
+        url.set_password(Some(password)).expect("a URL with a host");
+        url.set_path(database);
+        url.to_string()
+    };
+    let right = url(&user, ENCODED, fixture.name());
+    assert!(right.contains(ENCODED), "as it was encoded: {right}");
+    Database::connect(&settings_for(&right)).await.expect("let in");
+    let wrong = format!("{ENCODED}%21");
+    for refused in [
+        url(&user, &wrong, fixture.name()),
+        url(&user, ENCODED, "no_such_database"),
+        url("no_such_user", ENCODED, fixture.name()),
+        right.replace(ENCODED, PASSWORD),
+    ] {
+        let settings = settings_for(&refused);
+        let error = Database::connect(&settings).await.expect_err("refused");
+        let causes = application_core::ports::with_causes(&error);
+        let told = format!("{causes} {error:?} {settings:?} {:?}", settings.problems());
+        for part in ["p@ss", "p%40ss", "wörd", "w%C3%B6rd"] {
+            assert!(!told.contains(part), "{told}");
+        }
+    }
 }
 
 #[tokio::test]

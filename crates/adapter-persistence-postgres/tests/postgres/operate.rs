@@ -16,7 +16,7 @@ use test_support::operate::{OperateOne, tester};
 use super::support::{Fixture, confirmed, event, event_of, events, fresh_id, ids};
 
 /// Kills the first event of the only lane that is due.
-async fn kill_head(fixture: &Fixture) -> EventId {
+pub(crate) async fn kill_head(fixture: &Fixture) -> EventId {
     let claim = fixture.claim().await;
     let run = claim.only_run();
     let head = run.events[0].id;
@@ -26,7 +26,7 @@ async fn kill_head(fixture: &Fixture) -> EventId {
     head
 }
 
-async fn publish_all(fixture: &Fixture) -> Vec<EventId> {
+pub(crate) async fn publish_all(fixture: &Fixture) -> Vec<EventId> {
     let claim = fixture.claim().await;
     fixture.store.acknowledge(claim.token, &claim.confirmed()).await.expect("settled");
     claim.ids()

@@ -9,9 +9,10 @@ use std::{
 };
 
 use adapter_persistence_postgres::{ListenWakeup, NotifyWakeup, WakeupSettings};
-use application_core::ports::WakeupPort;
+use application_core::ports::{OutboxAppendPort, UnitOfWork, WakeupPort};
+use sqlx::postgres::PgListener;
 
-use super::support::{Fixture, wait_until};
+use super::support::{Fixture, PATIENCE, event, wait_until};
 
 fn settings() -> WakeupSettings {
     WakeupSettings {
@@ -57,6 +58,54 @@ async fn many_calls_become_few_messages_and_the_last_call_is_heard() {
     wait_until("what was asked for meanwhile is sent as well", || quick.sent() >= 2).await;
     assert!(quick.sent() <= 3, "{} messages for 1,001 calls", quick.sent());
     assert_eq!(slow.sent(), 1, "no second one within the interval");
+}
+
+/// Case P43: a NOTIFY in an appending transaction would hold a lock of the whole cluster until that transaction has ended.
+#[tokio::test]
+async fn sixteen_and_sixty_four_appenders_at_once_send_no_notify_themselves() {
+    const EACH: usize = 4;
+    let fixture = Fixture::with("appenders", |settings| settings.pool.max_connections = 64).await;
+    let mut sql = fixture.sql().await;
+    for appenders in [16, 64] {
+        let mut heard = PgListener::connect(fixture.url()).await.expect("connected");
+        heard.listen(&settings().channel).await.expect("listens");
+        let interval = Duration::from_hours(1);
+        let wakeup = NotifyWakeup::start(&fixture.database, WakeupSettings { notify_interval: interval, ..settings() });
+        let tasks = (0..appenders).map(|n| {
+            let (work, events, wakeup) = (fixture.work.clone(), fixture.events.clone(), wakeup.clone());
+            tokio::spawn(async move {
+                for _ in 0..EACH {
+                    let mut tx = work.begin().await.expect("begun");
+                    events.append(&mut tx, &[event(&format!("a{n}"))]).await.expect("appended");
+                    work.commit(tx).await.expect("committed");
+                    wakeup.wake();
+                }
+            })
+        });
+        for task in tasks.collect::<Vec<_>>() {
+            task.await.expect("ended");
+        }
+        wait_until("the first call is sent", || wakeup.sent() == 1).await;
+        let sender = "SELECT pid FROM pg_stat_activity \
+             WHERE datname = current_database() AND application_name LIKE '%(notify)'";
+        let sender = sql.one::<i32>(sender).await;
+        sql.execute(&format!("NOTIFY {}, 'all'", settings().channel)).await;
+        let mut senders = Vec::new();
+        loop {
+            let message = tokio::time::timeout(PATIENCE, heard.recv()).await.expect("in time").expect("heard");
+            if message.payload() == "all" {
+                break;
+            }
+            senders.push(message.process_id());
+        }
+        assert_eq!(senders, [u32::try_from(sender).expect("a process")], "one for {} commits", appenders * EACH);
+        let appended = sql.one::<i64>("WITH gone AS (DELETE FROM outbox_event RETURNING 1) SELECT count(*) FROM gone");
+        assert_eq!(usize::try_from(appended.await).expect("counted"), appenders * EACH);
+        drop(wakeup);
+        let gone = "SELECT count(*) = 0 FROM pg_stat_activity \
+             WHERE datname = current_database() AND application_name LIKE '%(notify)'";
+        sql.wait_for("the sender's session has ended", gone).await;
+    }
 }
 
 #[tokio::test]

@@ -203,6 +203,25 @@ fn a_secret_under_a_key_that_takes_no_such_value_is_not_told() {
 }
 
 #[test]
+fn a_password_that_is_not_encoded_is_told_neither_by_problems_nor_by_what_is_shown() {
+    for ending in ["4711#hush", "4711?hush", "4711/hush", "hush@hush", "hush%zz", "hu sh\u{7f}hush"] {
+        for (name, scheme) in [
+            ("APP__DATABASE__URL", "postgres"),
+            ("APP__DATABASE__DIRECT_URL", "postgres"),
+            ("APP__OUTBOUND__AMQP__URL", "amqp"),
+            ("APP__CONSUMER__URL", "amqp"),
+        ] {
+            let url = format!("{scheme}://user:{ending}@db/app");
+            let told = match load("", &[(name, url.as_str())]) {
+                Ok(settings) => format!("{} {settings:?}", settings.redacted().unwrap()),
+                Err(error) => format!("{error} {error:?}"),
+            };
+            assert!(!told.contains("hush") && !told.contains("4711"), "{name} {ending}: {told}");
+        }
+    }
+}
+
+#[test]
 fn what_is_shown_of_the_settings_has_no_secret_and_reads_back() {
     let secrets = [
         ("APP__DATABASE__URL", "postgres://user:hush-1@db/app"),

@@ -287,5 +287,14 @@ mod tests {
                 prop_assert_eq!(event.payload().as_str(), text);
             }
         }
+
+        #[test]
+        fn a_float_is_read_back_to_its_last_bit(bits in any::<u64>()) {
+            let value = f64::from_bits(bits);
+            prop_assume!(value.is_finite());
+            let event = NewOutboxEvent::draft(ID, ("t", "i"), "e", &value).build().unwrap();
+            let read: f64 = serde_json::from_str(event.payload().as_str()).unwrap();
+            prop_assert_eq!(read.to_bits(), bits, "{}", event.payload().as_str());
+        }
     }
 }

@@ -38,7 +38,8 @@ impl Payload {
         Ok(Self(text))
     }
 
-    /// Encodes a value.
+    /// Encodes a value. A float that is no number (NaN, infinity) has no JSON form and becomes `null`, as the encoder
+    /// (`serde_json`) has it: refuse such a value where it comes from.
     ///
     /// # Errors
     /// [`InvalidEvent`] when the value cannot be encoded or the text breaks a bound.

@@ -9,7 +9,8 @@ use super::{env, error::ServersError, random};
 
 const DROP: Duration = Duration::from_secs(10);
 
-/// A database of one test. Dropping it drops the database, unless `KEEP_DB` is set.
+/// A database of one test. Dropping it drops the database, and the roles that are named after it (`<name>_…`), unless
+/// `KEEP_DB` is set.
 #[derive(Debug)]
 pub struct TestDatabase {
     name: String,
@@ -154,7 +155,16 @@ async fn execute(admin: &mut PgConnection, statement: String, action: String) ->
 async fn drop_database(admin_url: &str, name: &str) -> Result<(), ServersError> {
     let mut admin = connect(admin_url).await?;
     let statement = format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)");
-    execute(&mut admin, statement, format!("drop the database {name}")).await
+    execute(&mut admin, statement, format!("drop the database {name}")).await?;
+    // Roles belong to the whole server. What they owned and might do went with the database.
+    let statement = format!(
+        "DO $$ DECLARE v_role name; BEGIN \
+           FOR v_role IN SELECT rolname FROM pg_roles WHERE starts_with(rolname, '{name}_') LOOP \
+             EXECUTE format('DROP ROLE %I', v_role); \
+           END LOOP; \
+         END $$"
+    );
+    execute(&mut admin, statement, format!("drop the roles of {name}")).await
 }
 
 fn with_database(admin_url: &str, name: &str) -> Result<String, ServersError> {

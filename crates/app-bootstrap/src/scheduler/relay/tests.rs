@@ -1,6 +1,7 @@
 //! When the relay's workers look for work.
 
 use std::{
+    collections::BTreeMap,
     pin::pin,
     sync::{
         Mutex,
@@ -130,7 +131,17 @@ fn relay(
     wakeup: &RelayWakeup,
     schedule: RelaySchedule,
 ) -> Arc<OutboxRelayScheduler> {
-    let random: Arc<dyn Random> = Arc::new(Numbers(AtomicU64::new(1)));
+    relay_with(Numbers(AtomicU64::new(1)), outbox, availability, wakeup, schedule)
+}
+
+fn relay_with(
+    numbers: Numbers,
+    outbox: &Arc<EmptyOutbox>,
+    availability: Availability,
+    wakeup: &RelayWakeup,
+    schedule: RelaySchedule,
+) -> Arc<OutboxRelayScheduler> {
+    let random: Arc<dyn Random> = Arc::new(numbers);
     let policy = PublishPolicy::of(HolderName::new("relay"));
     let use_case = PublishPendingOutboxEventsUseCase::new(
         Arc::clone(outbox) as _,
@@ -165,6 +176,30 @@ async fn an_idle_relay_polls_ever_less_often_and_through_one_worker_alone() {
     let claims = outbox.claims();
     assert_eq!(claims.iter().filter(|at| **at == begun).count(), 3, "each worker looks when it starts");
     assert_doubles_with_jitter(&outbox.waits()[2..], shortest, longest);
+}
+
+/// Case S64.
+#[tokio::test(start_paused = true)]
+async fn twenty_relays_started_at_the_same_instant_do_not_poll_in_step() {
+    const RELAYS: u64 = 20;
+    let outbox = Arc::new(EmptyOutbox::default());
+    let schedule = schedule(1, Duration::from_millis(50), Duration::from_secs(3));
+    let begun = Instant::now();
+    for n in 1..=RELAYS {
+        // Each process has randomness of its own.
+        let numbers = Numbers(AtomicU64::new(n.wrapping_mul(0xD1B5_4A32_D192_ED03)));
+        let relay = relay_with(numbers, &outbox, Availability::Available, &RelayWakeup::local(), schedule);
+        tokio::spawn(relay.run(CancellationToken::new()));
+    }
+    timeout(Duration::from_mins(1), std::future::pending::<()>()).await.expect_err("a minute passes");
+    let mut polls: BTreeMap<Instant, u64> = BTreeMap::new();
+    for at in outbox.claims() {
+        *polls.entry(at).or_default() += 1;
+    }
+    assert_eq!(polls.remove(&begun), Some(RELAYS), "all look when they start");
+    assert!(polls.len() > 200, "{} moments", polls.len());
+    let most = polls.values().max().unwrap();
+    assert!(*most <= RELAYS / 4, "{most} of {RELAYS} relays poll at one moment");
 }
 
 #[tokio::test(start_paused = true)]
