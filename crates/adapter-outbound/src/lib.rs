@@ -31,3 +31,9 @@ pub use self::{
     settings::{OutboundSettings, PublisherKind},
     stdout::StdoutOutboxMessagePublisher,
 };
+
+/// How durations of settings are read and written.
+mod setting_duration {
+    pub(crate) use application_core::setting_duration::serialize;
+    pub(crate) use humantime_serde::deserialize;
+}
