@@ -7,7 +7,7 @@ use std::{fmt, process::ExitCode, sync::Arc, time::Duration};
 
 use adapter_inbound::{
     amqp::{AmqpConsumer, ConsumerParts},
-    http::{ServerLimits, bind},
+    http::{HttpServerError, ServerLimits, bind},
 };
 use adapter_persistence_postgres::{Database, ListenWakeup, NotifyWakeup, TablesReadiness};
 use application_core::{
@@ -109,7 +109,7 @@ impl Process {
         }
         self.run_consumer(only_handler(handlers)?)?;
         let http = &self.settings.http;
-        let server = bind("service", http.listen).await?;
+        let server = bind("service", http.listen).await.map_err(|source| listen_error("http.listen", source))?;
         let limits = ServerLimits {
             header_timeout: http.request_timeout,
             request_timeout: http.request_timeout,
@@ -210,6 +210,11 @@ impl Process {
         let periodic = Periodic::new(name, interval, OutboxConfig::random());
         self.tasks.spawn(periodic.run(self.cancel.clone(), task));
     }
+}
+
+/// A listener that cannot be set up, with the setting to change.
+fn listen_error(setting: &'static str, source: HttpServerError) -> BootstrapError {
+    BootstrapError::Http { setting, source }
 }
 
 fn connect_wakeup(settings: &Settings, database: &Database) -> (RelayWakeup, Option<ListenWakeup>) {
