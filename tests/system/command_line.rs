@@ -1,5 +1,7 @@
 //! The command line: settings that cannot be used, what is refused, and what the errors say.
 
+use std::net::TcpListener;
+
 use sqlx::{Connection, PgConnection};
 use system_tests::AppEnvironment;
 use test_support::servers::{Options, private};
@@ -54,10 +56,15 @@ async fn an_argument_out_of_bounds_is_refused_with_its_name_bound_and_value() ->
     let directory = tempfile::tempdir()?;
     let environment = nowhere(&directory);
     let (event, long) = ("0190b2c3-0000-7000-8000-000000000001", "x".repeat(201));
-    let cases: [(&[&str], [&str; 3]); 9] = [
+    let cases: [(&[&str], [&str; 3]); 11] = [
+        (&["outbox", "show", "abc"], ["<ID>", "'abc'", "must be a UUID, for example 0198c5a0-"]),
+        (&["outbox", "list", "--older-than", "soon"], ["--older-than", "'soon'", "such as 90s, 2h or 7d"]),
         (&["inbox", "forget", "--consumer", "", "--events", event], ["--consumer", "''", "is empty"]),
         (&["inbox", "forget", "--consumer", &long, "--events", event], ["--consumer", "xxx", "201 bytes, at most 100"]),
-        (&["inbox", "forget", "--consumer", "c", "--events", "7"], ["--events", "'7'", "invalid"]),
+        (
+            &["inbox", "forget", "--consumer", "c", "--events", "7"],
+            ["--events", "'7'", "must be a UUID, for example 0198c5a0-"],
+        ),
         (&["inbox", "parked", "--consumer", "a\tb"], ["--consumer", "a\tb", "control character at byte 1"]),
         (&["inbox", "unpark", "--aggregate-type", "", "--aggregate-id", "1"], ["--aggregate-type", "''", "is empty"]),
         (
@@ -121,8 +128,58 @@ async fn an_unreachable_database_is_a_typed_error() -> Outcome {
         let (status, output) = run(&nowhere(&directory), command).await?;
         assert_eq!(status.code(), Some(1), "{command:?}: {output}");
         assert!(output.contains("error: the database cannot be"), "{command:?}: {output}");
+        assert!(output.contains("look at `database.url` (DATABASE_URL)"), "{command:?}: {output}");
         assert!(!output.contains("hidden-database"), "{command:?}: {output}");
     }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_listener_whose_port_is_taken_names_its_setting() -> Outcome {
+    let servers = private(Options::fast());
+    let empty = servers.database("listen", "empty", async |_| Ok::<(), std::io::Error>(())).await?;
+    let directory = tempfile::tempdir()?;
+    let free = "127.0.0.1:0";
+    let environment = AppEnvironment::new(directory.path(), empty.url(), None)
+        .with("APP__HTTP__LISTEN", free)
+        .with("APP__OPERATIONS__HEALTH_LISTEN", free)
+        .with("APP__OPERATIONS__OPS_LISTEN", free);
+    let (status, output) = run(&environment, &["migrate"]).await?;
+    assert!(status.success(), "{output}");
+    let taken = TcpListener::bind(free)?;
+    let address = taken.local_addr()?.to_string();
+    for setting in ["http.listen", "operations.health_listen", "operations.ops_listen"] {
+        let variable = format!("APP__{}", setting.to_uppercase().replace('.', "__"));
+        let (status, output) = run(&environment.clone().with(&variable, &address), &["serve"]).await?;
+        assert_eq!(status.code(), Some(1), "{output}");
+        assert!(output.contains(&format!("the address of `{setting}`")) && output.contains(&address), "{output}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn long_commands_and_config_tell_which_settings_file_was_read_or_missed() -> Outcome {
+    let directory = tempfile::tempdir()?;
+    let file = directory.path().join("mine.toml");
+    std::fs::write(&file, "[outbox.relay]\nworkers = 5\n")?;
+    let name = file.to_str().ok_or("a path of text")?;
+    for command in ["serve", "relay"] {
+        let (_, output) = run(&nowhere(&directory), &[command]).await?;
+        let missed = output.lines().filter(|line| line.contains("there is no settings file")).collect::<Vec<_>>();
+        assert!(
+            matches!(missed[..], [line] if line.contains("profile=\"none\"") && line.contains("none.toml")),
+            "{output}"
+        );
+        let (_, output) = run(&nowhere(&directory), &[command, "--config", name]).await?;
+        assert!(output.contains("settings are read from a file") && output.contains(name), "{output}");
+    }
+    let (_, output) = run(&nowhere(&directory), &["config"]).await?;
+    let first = output.lines().next().unwrap_or_default();
+    assert!(first.starts_with("# profile \"none\", file ") && first.ends_with("(looked for and missing)"), "{output}");
+    let (_, output) = run(&nowhere(&directory), &["config", "--config", name]).await?;
+    assert_eq!(output.lines().next(), Some(format!("# file {name:?} (read)").as_str()), "{output}");
+    let (_, output) = run(&nowhere(&directory), &["outbox", "status"]).await?;
+    assert!(!output.contains("settings file"), "{output}");
     Ok(())
 }
 

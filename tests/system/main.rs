@@ -7,5 +7,6 @@ mod operations;
 mod outbox_reaper_wiring;
 mod relays;
 mod runbooks;
+mod sample_routes;
 mod stopping;
 mod world;

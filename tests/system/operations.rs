@@ -103,6 +103,90 @@ async fn each_listener_answers_its_own_paths_and_no_others() -> Outcome {
     Ok(())
 }
 
+/// The lines of the log that this service's own parts wrote, and the AMQP client, at these levels.
+fn told(process: &AppProcess, levels: &[&str]) -> Vec<String> {
+    let ours = ["app_bootstrap::", "adapter_inbound::", "adapter_outbound::", "application_core::", "lapin"];
+    let log = process.log();
+    let lines = log.lines().filter(|line| {
+        let mut words = line.split_whitespace().skip(1);
+        words.next().is_some_and(|level| levels.contains(&level))
+            && words.next().is_some_and(|target| ours.iter().any(|our| target.starts_with(our)))
+    });
+    lines.map(ToOwned::to_owned).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_service_on_a_fresh_broker_warns_of_nothing() -> Outcome {
+    let world = World::shared("fresh").await?;
+    let process = world.serve("first").await?;
+    complete_one(&process, "one").await?;
+    world.until_settled().await?;
+    assert_eq!(told(&process, &["WARN", "ERROR"]), Vec::<String>::new());
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_outage_of_the_broker_is_told_once_and_so_is_its_end() -> Outcome {
+    let mut world = World::alone("told").await?;
+    world.environment = world
+        .environment
+        .with("APP__LOGS__FILTER", "info,adapter_inbound::amqp=debug,adapter_outbound::amqp=debug,app_bootstrap=debug")
+        .with("APP__CONSUMER__OUTAGE__LONGEST_PAUSE", "1s");
+    let process = world.serve("only").await?;
+    complete_one(&process, "one").await?;
+    world.until_settled().await?;
+    let before = told(&process, &["INFO", "WARN", "ERROR"]).len();
+    let rabbitmq = world.rabbitmq().await?;
+    rabbitmq.stop().await?;
+    let tries = || async {
+        let log = process.log();
+        let often = |message: &str| log.matches(message).count() > 2;
+        let all = often("still no connection to the broker") && often("still not consuming");
+        (all && log.contains("topology was not looked at")).then_some(())
+    };
+    eventually("several tries of every part", PATIENCE, tries).await?;
+    rabbitmq.start().await?;
+    let ready = || async { read(&process, "/readyz").await.ok().filter(|(status, _)| *status == 200) };
+    eventually("readiness after the outage", PATIENCE, ready).await?;
+    complete_one(&process, "two").await?;
+    world.until_settled().await?;
+
+    let mut lines = told(&process, &["INFO", "WARN", "ERROR"]).split_off(before);
+    // A queue that has no leader yet when the broker comes back is told, and rightly.
+    lines.retain(|line| !line.contains("the broker's topology is"));
+    let count = |message: &str| lines.iter().filter(|line| line.contains(message)).count();
+    assert_eq!(count("the connection to the broker is lost"), 1, "{lines:#?}");
+    assert_eq!(count("connected to the broker"), 1, "{lines:#?}");
+    assert_eq!((count("not consuming"), count(": consuming")), (1, 1), "{lines:#?}");
+    assert_eq!(lines.len(), 4, "{lines:#?}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_consumer_without_records_is_told_from_one_with_nothing_parked() -> Outcome {
+    let world = World::shared("consumers").await?;
+    let quiet = world.environment.clone().with("APP__LOGS__FILTER", "error");
+    let (status, output) = run(&quiet, &["inbox", "parked", "--consumer", "nobody"]).await?;
+    assert!(status.success() && output.contains("consumers with records: none"), "{output}");
+    let process = world.serve("only").await?;
+    complete_one(&process, "one").await?;
+    world.until_settled().await?;
+
+    let event = "0198c5a0-0000-7000-8000-000000000001";
+    let (_, known) = run(&quiet, &["inbox", "parked", "--consumer", "portfolio-minutes"]).await?;
+    assert_eq!(known.trim(), "[]");
+    for arguments in [
+        &["inbox", "parked", "--consumer", "portfolio-minuets"][..],
+        &["inbox", "forget", "--consumer", "portfolio-minuets", "--events", event],
+    ] {
+        let (status, output) = run(&quiet, arguments).await?;
+        assert!(status.success(), "{output}");
+        let hint = "nothing is recorded of a consumer portfolio-minuets; consumers with records: portfolio-minutes";
+        assert!(output.contains(hint), "{output}");
+    }
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn service_operator_and_reader_work_with_the_rights_of_their_roles_alone() -> Outcome {
     let world = World::shared("members").await?;
@@ -283,7 +367,7 @@ async fn a_watched_status_is_shown_again_until_it_is_interrupted() -> Outcome {
     watching.signal(Signal::INT)?;
     assert!(watching.ended(PATIENCE).await?.success());
     let shown = watching.log();
-    assert!(shown.contains("relay-7: 2 lanes in 1 claims"), "{shown}");
+    assert!(shown.contains("relay-7: 2 lanes in 1 claim,"), "{shown}");
     assert!(shown.contains("relay-8 of upkeep, term 4"), "{shown}");
     Ok(())
 }

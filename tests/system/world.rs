@@ -266,6 +266,12 @@ pub(crate) async fn complete_one(process: &AppProcess, key: &str) -> Outcome<Uui
     Ok(WorkLoad::new(urls(&[process]), PATIENCE).complete_one(PORTFOLIO, key, 25).await?)
 }
 
+/// Words as a shell splits them, as far as the documents go: blanks, and single quotes around them.
+pub(crate) fn words(line: &str) -> Vec<&str> {
+    let parts = line.split('\'').enumerate();
+    parts.flat_map(|(n, part)| if n % 2 == 1 { vec![part] } else { part.split_whitespace().collect() }).collect()
+}
+
 /// Reads a page of the operations HTTP.
 pub(crate) async fn read(process: &AppProcess, path: &str) -> Outcome<(u16, String)> {
     let client = reqwest::Client::builder().timeout(Duration::from_secs(10)).build()?;

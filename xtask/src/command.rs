@@ -48,18 +48,26 @@ pub fn run(arguments: &[String]) -> ExitCode {
             output::put(&list());
             Ok(0)
         }
-        Some((name, _)) if matches!(name.as_str(), "help" | "--help" | "-h") => {
+        Some((name, _)) if name == "help" || asks_for_help(name) => {
             output::put(&list());
             Ok(0)
         }
-        Some((name, rest)) => find(name).and_then(|command| (command.run)(rest)),
+        Some((name, rest)) => find(name).and_then(|command| {
+            // Before anything is built; programs that are handed arguments get this one behind others.
+            if rest.first().is_some_and(|first| asks_for_help(first)) {
+                output::put(&usage(command));
+                return Ok(0);
+            }
+            (command.run)(rest)
+        }),
     };
     match outcome {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             output::say_error(&format!("xtask: {}", error.chain()));
             if error.is_usage() {
-                output::say_error(&format!("\n{}", list()));
+                let command = error.command().and_then(|name| find(name).ok());
+                output::say_error(&format!("\n{}", command.map_or_else(list, usage)));
                 ExitCode::from(USAGE)
             } else {
                 ExitCode::from(FAILED)
@@ -70,6 +78,15 @@ pub fn run(arguments: &[String]) -> ExitCode {
 
 fn find(name: &str) -> Result<&'static Command, Error> {
     COMMANDS.iter().find(|command| command.name == name).ok_or_else(|| Error::UnknownCommand(name.to_owned()))
+}
+
+fn asks_for_help(argument: &str) -> bool {
+    matches!(argument, "--help" | "-h")
+}
+
+fn usage(command: &Command) -> String {
+    let line = format!("Usage: cargo xtask {} {}", command.name, command.arguments);
+    format!("{}\n\n{}\n", line.trim_end(), command.summary)
 }
 
 fn list() -> String {
@@ -86,7 +103,9 @@ fn list() -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{COMMANDS, find, list};
+    use std::process::ExitCode;
+
+    use super::{COMMANDS, find, list, run, usage};
     use crate::Error;
 
     #[test]
@@ -95,6 +114,18 @@ mod tests {
         assert_eq!(lines.len(), COMMANDS.len());
         for (line, command) in lines.iter().zip(COMMANDS) {
             assert!(line.contains(command.name) && line.ends_with(command.summary), "{line}");
+        }
+    }
+
+    #[test]
+    fn every_command_says_how_it_is_used_when_asked_and_does_nothing() {
+        for command in COMMANDS {
+            for word in ["--help", "-h"] {
+                assert_eq!(run(&[command.name.to_owned(), word.to_owned()]), ExitCode::SUCCESS, "{}", command.name);
+            }
+            let usage = usage(command);
+            assert!(usage.starts_with(&format!("Usage: cargo xtask {}", command.name)), "{usage}");
+            assert!(usage.contains(command.arguments) && usage.contains(command.summary), "{usage}");
         }
     }
 

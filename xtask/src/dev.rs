@@ -19,8 +19,10 @@ const STATE: &str = ".dev/test-servers.json";
 
 fn run(arguments: &[String]) -> Result<u8, Error> {
     let root = workspace::root();
-    let (verb, rest) = arguments.split_first().map_or(("", arguments), |(verb, rest)| (verb.as_str(), rest));
-    match verb {
+    let Some((verb, rest)) = arguments.split_first() else {
+        return Err(Error::MissingArgument { command: "dev", expected: EXPECTED });
+    };
+    match verb.as_str() {
         "up" => up(&root, rest),
         "down" => {
             Err(process::become_program(Binaries::build(&root)?.command(&root, "test-servers")?.arg("down").args(rest)))
@@ -78,13 +80,20 @@ fn variables(exports: &str) -> Vec<(String, String)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{run, variables};
+    use super::{EXPECTED, run, variables};
 
     #[test]
     fn exported_variables_are_read_and_other_lines_are_not() {
         let text = "starting\nexport DATABASE_URL=postgres://x/y?a=b\nexport AMQP_URL=amqp://z\n";
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         assert_eq!(variables(text), [pair("DATABASE_URL", "postgres://x/y?a=b"), pair("AMQP_URL", "amqp://z")]);
+    }
+
+    #[test]
+    fn no_word_is_a_usage_error_that_says_which_there_are() {
+        let error = run(&[]).unwrap_err();
+        assert!(error.is_usage());
+        assert_eq!(error.to_string(), format!("`dev` needs an argument: {EXPECTED}"));
     }
 
     #[test]

@@ -20,6 +20,14 @@ pub enum Error {
         /// What the command takes, in words.
         expected: &'static str,
     },
+    /// The command needs an argument.
+    #[error("`{command}` needs an argument: {expected}")]
+    MissingArgument {
+        /// The command's name.
+        command: &'static str,
+        /// What the command takes, in words.
+        expected: &'static str,
+    },
     /// A file or folder could not be read.
     #[error("cannot read {}", .path.display())]
     Read {
@@ -100,6 +108,15 @@ impl Error {
     /// Whether the caller got the command line wrong.
     #[must_use]
     pub fn is_usage(&self) -> bool {
-        matches!(self, Self::UnknownCommand(_) | Self::UnknownArgument { .. })
+        matches!(self, Self::UnknownCommand(_)) || self.command().is_some()
+    }
+
+    /// The command whose arguments the caller got wrong.
+    #[must_use]
+    pub const fn command(&self) -> Option<&'static str> {
+        match self {
+            Self::UnknownArgument { command, .. } | Self::MissingArgument { command, .. } => Some(*command),
+            _ => None,
+        }
     }
 }

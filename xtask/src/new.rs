@@ -112,7 +112,8 @@ pub fn new(root: &Path, arguments: &[String]) -> Result<Vec<String>, Error> {
         Some(("adr", [title])) => adr::add_to(&mut tree, title, &adr::today()?)?,
         Some(("adr", [_, second, ..])) => return Err(unknown(second, "one TITLE; put it into quotation marks")),
         Some(("adr", [])) => return Err(NewError::Missing("TITLE").into()),
-        other => return Err(unknown(other.map_or("", |(what, _)| what), "aggregate or adr")),
+        Some((what, _)) => return Err(unknown(what, "aggregate or adr")),
+        None => return Err(Error::MissingArgument { command: "new", expected: "aggregate or adr" }),
     }
     let made = tree.changed().into_iter().filter(|path| !root.join(path).exists()).map(str::to_owned).collect();
     tree.write(root)?;

@@ -82,7 +82,7 @@ impl Options {
         }
         match names.as_slice() {
             [name] => Ok(Self { name: (*name).clone(), allow_dirty: !flags.is_empty() }),
-            [] => Err(unknown("")),
+            [] => Err(Error::MissingArgument { command: "rename", expected: "one NAME, --allow-dirty" }),
             [_, second, ..] => Err(unknown(second)),
         }
     }

@@ -52,7 +52,11 @@ impl Report {
     #[must_use]
     pub fn summary(&self) -> String {
         let counts: Vec<String> = self.looked_at.iter().map(|(what, count)| format!("{count} {what}")).collect();
-        format!("{}; {} problems", counts.join(", "), self.problems.len())
+        let problems = match self.problems.len() {
+            1 => "1 problem".to_owned(),
+            count => format!("{count} problems"),
+        };
+        format!("{}; {problems}", counts.join(", "))
     }
 
     /// All findings and remarks, a line each.

@@ -16,3 +16,9 @@
 
 pub mod amqp;
 pub mod http;
+
+/// How durations of settings are read and written.
+mod setting_duration {
+    pub(crate) use application_core::setting_duration::serialize;
+    pub(crate) use humantime_serde::deserialize;
+}

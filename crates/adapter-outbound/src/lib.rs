@@ -8,7 +8,8 @@
 //!
 //! # Logs of the AMQP client
 //! lapin 4 logs a returned message with its whole content, as a warning of the target `lapin::returned_messages`. A log
-//! filter must leave that target out; [`amqp::LOG_DIRECTIVE`] does it.
+//! filter must leave that target out; [`amqp::LOG_DIRECTIVE`] does it. Its other lines repeat what this crate logs in its
+//! own words; [`amqp::QUIET_DIRECTIVE`] leaves them out unless they are asked for.
 //!
 //! # Adding a publisher
 //! 1. Implement [`application_core::ports::MessagePublishPort`] in a file of its own here.
@@ -31,3 +32,9 @@ pub use self::{
     settings::{OutboundSettings, PublisherKind},
     stdout::StdoutOutboxMessagePublisher,
 };
+
+/// How durations of settings are read and written.
+mod setting_duration {
+    pub(crate) use application_core::setting_duration::serialize;
+    pub(crate) use humantime_serde::deserialize;
+}

@@ -209,7 +209,7 @@ impl PatternPair {
     fn compile(exchange: &str, routing_key: &str, prefix: &str, problems: &mut Vec<SettingProblem>) -> Option<Self> {
         let before = problems.len();
         let mut parse = |name: &str, text: &str, forbidden: Option<(Placeholder, &str)>| {
-            let bound = match Pattern::parse(text) {
+            let bound = match Pattern::parse(text, forbidden.is_none()) {
                 Ok(pattern) => match forbidden.filter(|(placeholder, _)| pattern.has(*placeholder)) {
                     None => return Some(pattern),
                     Some((_, bound)) => bound.to_owned(),
@@ -261,10 +261,13 @@ enum Part {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Pattern(Vec<Part>);
 
+const IN_ROUTING_KEYS: &str = "{aggregate_type}, {event_type} and {aggregate_id}";
+const IN_EXCHANGES_AND_QUEUES: &str = "{aggregate_type} and {event_type}";
+
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 enum InvalidPattern {
-    #[error("{{{0}}} is no placeholder; there are {{aggregate_type}}, {{event_type}} and {{aggregate_id}}")]
-    UnknownPlaceholder(String),
+    #[error("{{{name}}} is no placeholder here; there are {offered}")]
+    UnknownPlaceholder { name: String, offered: &'static str },
     #[error("a brace must be part of a placeholder")]
     LoneBrace,
     #[error("its text has {0} bytes; AMQP carries {MAX_NAME_BYTES}")]
@@ -274,7 +277,8 @@ enum InvalidPattern {
 }
 
 impl Pattern {
-    fn parse(text: &str) -> Result<Self, InvalidPattern> {
+    /// Reads a pattern; `per_aggregate`: whether the aggregate's identifier is offered where a name is unknown.
+    fn parse(text: &str, per_aggregate: bool) -> Result<Self, InvalidPattern> {
         if text.chars().any(char::is_control) {
             return Err(InvalidPattern::ControlCharacter);
         }
@@ -294,7 +298,10 @@ impl Pattern {
                 "event_type" => Placeholder::EventType,
                 "aggregate_id" => Placeholder::AggregateId,
                 _ if name.contains('{') => return Err(InvalidPattern::LoneBrace),
-                other => return Err(InvalidPattern::UnknownPlaceholder(other.to_owned())),
+                other => {
+                    let offered = if per_aggregate { IN_ROUTING_KEYS } else { IN_EXCHANGES_AND_QUEUES };
+                    return Err(InvalidPattern::UnknownPlaceholder { name: other.to_owned(), offered });
+                }
             }));
             rest = after;
         }
@@ -427,8 +434,14 @@ mod tests {
     fn invalid_patterns_are_named_with_key_value_and_bound() {
         assert_eq!(
             problems("ex", "{agregate_id}"),
-            ["route.routing_key is \"{agregate_id}\", but {agregate_id} is no placeholder; there are \
+            ["route.routing_key is \"{agregate_id}\", but {agregate_id} is no placeholder here; there are \
                  {aggregate_type}, {event_type} and {aggregate_id}"]
+        );
+        assert_eq!(
+            problems("{agregate_id}", "k"),
+            ["route.exchange is \"{agregate_id}\", but {agregate_id} is no placeholder here; there are \
+                 {aggregate_type} and {event_type}"],
+            "what an exchange cannot have is not offered for it"
         );
         for text in ["{", "}", "a{b", "{{event_type}}", "a}b", "{event_type"] {
             assert_eq!(problems("ex", text).len(), 1, "{text}");
@@ -463,7 +476,7 @@ mod tests {
     proptest! {
         #[test]
         fn parsing_never_panics_and_text_without_braces_stays_itself(text in "[^\\p{Cc}]{0,80}") {
-            match Pattern::parse(&text) {
+            match Pattern::parse(&text, true) {
                 Ok(pattern) if !text.contains(['{', '}']) => prop_assert_eq!(pattern.fixed(), Some(text)),
                 Ok(_) => {}
                 Err(_) => {

@@ -49,6 +49,15 @@ impl PostgresInbox {
         self.parked_rows(&arguments.fill(LIST_PARKED)).await
     }
 
+    /// The names under which anything is recorded or parked, in order.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn consumers(&self) -> Result<Vec<String>, StoreError> {
+        let rows = run(&self.database, &Statement::fixed(CONSUMERS)).await?;
+        rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>().map_err(|error| self.unreadable(&error))
+    }
+
     async fn parked_rows(&self, statement: &Statement) -> Result<Vec<ParkedAggregate>, StoreError> {
         let rows = run(&self.database, statement).await?;
         rows.iter().map(parked_aggregate).collect::<Result<_, _>>().map_err(|error| self.unreadable(&error))
@@ -86,6 +95,15 @@ const FIND_PARKED: &str = "SELECT aggregate_type, aggregate_id, event_id, reason
 
 const LIST_PARKED: &str = "SELECT aggregate_type, aggregate_id, event_id, reason FROM outbox_inbox_parked \
      WHERE consumer = $1 ORDER BY parked_at LIMIT $2";
+
+/// From name to name through the index: there are few names and many records.
+const CONSUMERS: &str = "WITH RECURSIVE recorded AS ( \
+        (SELECT consumer FROM outbox_inbox ORDER BY consumer LIMIT 1) \
+        UNION ALL \
+        SELECT (SELECT i.consumer FROM outbox_inbox i WHERE i.consumer > r.consumer ORDER BY i.consumer LIMIT 1) \
+          FROM recorded r WHERE r.consumer IS NOT NULL \
+     ) SELECT consumer FROM recorded WHERE consumer IS NOT NULL \
+     UNION SELECT consumer FROM outbox_inbox_parked ORDER BY consumer";
 
 fn parked_aggregate(row: &PgRow) -> Result<ParkedAggregate, sqlx::Error> {
     Ok(ParkedAggregate {

@@ -38,3 +38,9 @@ pub use readiness::{DatabaseReadiness, SchemaReadiness, SequenceError, TablesRea
 pub use refinery::Migration;
 pub use settings::{DatabaseSettings, PoolSettings, TlsMode, TlsSettings, masked};
 pub use unit_of_work::{PgTransaction, PostgresUnitOfWork};
+
+/// How durations of settings are read and written.
+mod setting_duration {
+    pub(crate) use application_core::setting_duration::serialize;
+    pub(crate) use humantime_serde::deserialize;
+}

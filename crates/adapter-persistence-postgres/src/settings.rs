@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use application_core::{SettingProblem, hides_credentials};
+use application_core::{SettingProblem, hides_credentials, setting_duration::readable};
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize, Serializer};
 use sqlx::postgres::PgConnectOptions;
@@ -24,19 +24,19 @@ pub struct DatabaseSettings {
     /// The connections kept.
     pub pool: PoolSettings,
     /// The time allowed to each statement of the relay, of maintenance and of operators; 100 ms to 10 min.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::setting_duration")]
     pub statement_timeout: Duration,
     /// The time allowed to each statement of a business transaction; 100 ms to 10 min.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::setting_duration")]
     pub transaction_statement_timeout: Duration,
     /// How much later than the server the client gives up: then the connection is discarded (case S63); 50 ms to 1 min.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::setting_duration")]
     pub client_margin: Duration,
     /// The longest wait for a row's or table's lock; 10 ms to 10 min.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::setting_duration")]
     pub lock_timeout: Duration,
     /// The longest that a transaction may wait for this process before the server ends it; 100 ms to 1 h.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::setting_duration")]
     pub idle_in_transaction_timeout: Duration,
     /// The URL leads to `PgBouncer` in transaction mode: nothing is set for a session, no statement is kept prepared.
     /// Statements with parameters then work in transactions of the unit of work alone.
@@ -70,13 +70,13 @@ pub struct PoolSettings {
     /// Connections that are kept open when nothing is to do; at most `max_connections`.
     pub min_connections: u32,
     /// The longest wait for a connection; 100 ms to 1 min.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::setting_duration")]
     pub acquire_timeout: Duration,
     /// After how long an unused connection is closed; 1 s or more.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::setting_duration")]
     pub idle_timeout: Duration,
     /// After how long any connection is replaced; 1 s or more.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::setting_duration")]
     pub max_lifetime: Duration,
 }
 
@@ -191,7 +191,8 @@ pub(crate) fn check_duration(
     most: Duration,
 ) {
     if !(least..=most).contains(&actual) {
-        problems.push(SettingProblem::new(key, format!("{actual:?}"), format!("{least:?} to {most:?} is allowed")));
+        let bound = format!("it must be {} to {}", readable(least), readable(most));
+        problems.push(SettingProblem::new(key, readable(actual), bound));
     }
 }
 
@@ -229,7 +230,7 @@ fn check_url(problems: &mut Vec<SettingProblem>, key: &'static str, secret: &Sec
 
 /// What the driver makes of the URL; otherwise what it must be, without a word of it that may be secret.
 pub(crate) fn read_url(secret: &SecretString) -> Result<PgConnectOptions, String> {
-    let url = url::Url::parse(secret.expose_secret()).map_err(|error| format!("it must be a URL ({error})"))?;
+    let url = url::Url::parse(secret.expose_secret()).map_err(|error| format!("it must be a URL such as postgres://user:password@host:5432/database ({error})"))?;
     if !matches!(url.scheme(), "postgres" | "postgresql") {
         return Err(format!("its scheme must be postgres, not {}", url.scheme()));
     }
@@ -289,7 +290,7 @@ mod tests {
             [
                 "url is mysql://***@h/db, but its scheme must be postgres, not mysql",
                 "tls.ca_file is ca.pem, but it needs tls.mode verify-full or from-url",
-                "statement_timeout is 0ns, but 100ms to 600s is allowed",
+                "statement_timeout is 0s, but it must be 100ms to 10m",
                 "pool.max_connections is 1, but 2 to 1000 are allowed",
                 "pool.min_connections is 5, but at most 1 (pool.max_connections) is allowed",
             ]

@@ -39,6 +39,15 @@ pub enum BootstrapError {
     /// The sequence cannot keep an order.
     #[error("the sequence of events cannot keep their order")]
     Sequence(#[from] SequenceError),
+    /// The database cannot be reached for migrations.
+    #[error("the database cannot be reached for migrations; look at {settings} and whether the server runs")]
+    Unreachable {
+        /// The settings that lead to it.
+        settings: &'static str,
+        /// Why.
+        #[source]
+        source: MigrateError,
+    },
     /// The migration failed.
     #[error("the database cannot be migrated")]
     Migrate(#[from] MigrateError),
@@ -63,8 +72,14 @@ pub enum BootstrapError {
         second: String,
     },
     /// A listener cannot be set up.
-    #[error("HTTP cannot be served")]
-    Http(#[from] HttpServerError),
+    #[error("HTTP cannot be served at the address of `{setting}`; choose another one, or stop what listens there")]
+    Http {
+        /// The setting that holds the address.
+        setting: &'static str,
+        /// Why.
+        #[source]
+        source: HttpServerError,
+    },
     /// The operations HTTP is not allowed as it is set.
     #[error("the operations HTTP cannot be served")]
     Operations(#[from] InvalidOperationsSettings),

@@ -20,6 +20,13 @@ pub mod shutdown;
 pub mod telemetry;
 pub mod wakeup;
 pub mod wiring;
+mod words;
+
+/// How durations of settings are read and written.
+mod setting_duration {
+    pub(crate) use application_core::setting_duration::serialize;
+    pub(crate) use humantime_serde::deserialize;
+}
 
 /// The application's migrations.
 pub mod migrations {

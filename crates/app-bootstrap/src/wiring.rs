@@ -7,7 +7,7 @@ use std::{fmt, process::ExitCode, sync::Arc, time::Duration};
 
 use adapter_inbound::{
     amqp::{AmqpConsumer, ConsumerParts},
-    http::{ServerLimits, bind},
+    http::{HttpServerError, ServerLimits, bind},
 };
 use adapter_persistence_postgres::{Database, ListenWakeup, NotifyWakeup, TablesReadiness};
 use application_core::{
@@ -42,6 +42,8 @@ pub struct Process {
     checks: Vec<Arc<dyn ReadinessCheck>>,
     tasks: TaskTracker,
     cancel: CancellationToken,
+    /// Cancelled once the broker has said what stands on it; none: nobody looks.
+    topology_known: Option<CancellationToken>,
 }
 
 impl Process {
@@ -58,7 +60,8 @@ impl Process {
         let (wakeup, listener) = connect_wakeup(&settings, &database);
         let checks = operations::checks(&database, &broker);
         let tasks = TaskTracker::new();
-        Ok(Self { settings, database, broker, wakeup, listener, metrics, checks, tasks, cancel })
+        let topology_known = None;
+        Ok(Self { settings, database, broker, wakeup, listener, metrics, checks, tasks, cancel, topology_known })
     }
 
     /// Starts the relay, the reaper, the figures and the maintenance of the outbox.
@@ -71,6 +74,7 @@ impl Process {
         let leader = outbox.maintenance_leader();
         let (reaper, statistics) = (outbox.reaper(), outbox.statistics());
         let (topology_known, cancel) = (CancellationToken::new(), self.cancel.clone());
+        self.topology_known = Some(topology_known.clone());
         self.tasks.spawn(self.broker.keep_topology(topology_known.clone(), cancel.clone()));
         self.tasks.spawn(async move {
             // An event sent before the declared queue is bound would pass that queue by as soon as another one is bound.
@@ -109,7 +113,7 @@ impl Process {
         }
         self.run_consumer(only_handler(handlers)?)?;
         let http = &self.settings.http;
-        let server = bind("service", http.listen).await?;
+        let server = bind("service", http.listen).await.map_err(|source| listen_error("http.listen", source))?;
         let limits = ServerLimits {
             header_timeout: http.request_timeout,
             request_timeout: http.request_timeout,
@@ -196,9 +200,22 @@ impl Process {
         };
         let consumer = AmqpConsumer::try_new(self.settings.consumer.clone(), parts)?;
         self.checks.push(consumer.readiness());
-        let cancel = self.cancel.clone();
-        self.tasks.spawn(async move { consumer.run(cancel).await });
+        let (cancel, declared) = (self.cancel.clone(), self.queues_declared());
+        self.tasks.spawn(async move {
+            if let Some(declared) = declared {
+                cancel.run_until_cancelled(declared.cancelled()).await;
+            }
+            consumer.run(cancel).await;
+        });
         Ok(())
+    }
+
+    /// What the consumer waits for where this process declares its queues: on a fresh broker they do not exist yet.
+    fn queues_declared(&self) -> Option<CancellationToken> {
+        let (topology, consumer) = (&self.settings.outbound.amqp.topology, &self.settings.consumer);
+        let own = topology.queue.as_ref() == Some(&consumer.queue)
+            || topology.parking_queue.as_ref() == Some(&consumer.parking_queue);
+        self.topology_known.clone().filter(|_| topology.declare && own)
     }
 
     fn every<F, Fut, T>(&self, name: &'static str, interval: Duration, task: F)
@@ -210,6 +227,11 @@ impl Process {
         let periodic = Periodic::new(name, interval, OutboxConfig::random());
         self.tasks.spawn(periodic.run(self.cancel.clone(), task));
     }
+}
+
+/// A listener that cannot be set up, with the setting to change.
+fn listen_error(setting: &'static str, source: HttpServerError) -> BootstrapError {
+    BootstrapError::Http { setting, source }
 }
 
 fn connect_wakeup(settings: &Settings, database: &Database) -> (RelayWakeup, Option<ListenWakeup>) {

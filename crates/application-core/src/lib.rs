@@ -19,6 +19,7 @@
 pub mod inbox;
 pub mod outbox;
 pub mod ports;
+pub mod setting_duration;
 mod setting_problem;
 pub mod usecases;
 

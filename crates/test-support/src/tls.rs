@@ -16,6 +16,7 @@ use tokio_rustls::{
         pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer},
     },
 };
+use url::Url;
 
 /// What a client sends to PostgreSQL before it encrypts: the length of the request and its code.
 const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
@@ -77,6 +78,20 @@ impl Authority {
             }
         });
         Ok(address)
+    }
+
+    /// The broker of this AMQP URL behind TLS, under a certificate for `name`; its URL, which names `localhost`.
+    ///
+    /// # Errors
+    /// As [`Self::front`], and if the URL cannot be read.
+    pub async fn broker(&self, name: &str, url: &str) -> Result<String, TlsError> {
+        let mut url = Url::parse(url)?;
+        let host = url.host_str().ok_or("the URL names no host")?;
+        let target = format!("{host}:{}", url.port().unwrap_or(5_672));
+        let front = self.front(name, &target, Handshake::AtOnce).await?;
+        url.set_port(Some(front.port())).map_err(|()| "the URL takes no port")?;
+        url.set_host(Some("localhost"))?;
+        Ok(url.as_str().replacen("amqp://", "amqps://", 1))
     }
 
     fn acceptor(&self, name: &str) -> Result<TlsAcceptor, TlsError> {

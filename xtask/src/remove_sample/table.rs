@@ -22,6 +22,7 @@ pub(super) const FILES: &[&str] = &[
     "tests/system/operations.rs",
     "tests/system/outbox_reaper_wiring.rs",
     "tests/system/relays.rs",
+    "tests/system/sample_routes.rs",
     "tests/system/stopping.rs",
     "tests/system/world.rs",
     "xtask/src/chaos.rs",
@@ -48,7 +49,7 @@ pub(super) const EDITS: &[(&str, &str, &str)] = &[
     ),
     (
         "tests/system/main.rs",
-        "mod faults;\nmod operations;\nmod outbox_reaper_wiring;\nmod relays;\nmod runbooks;\nmod stopping;\nmod world;\n",
+        "mod faults;\nmod operations;\nmod outbox_reaper_wiring;\nmod relays;\nmod runbooks;\nmod sample_routes;\nmod stopping;\nmod world;\n",
         "",
     ),
     ("xtask/src/command.rs", "    crate::chaos::COMMAND,\n", ""),

@@ -92,16 +92,21 @@ impl AmqpConsumer {
     /// Dropping the call drops running handlers, whose transactions are rolled back; their messages are delivered again.
     pub async fn run(&self, stop: CancellationToken) {
         let worker = &self.worker;
-        let mut pauses = Pauses::new(&worker.settings.outage);
+        let (mut pauses, mut told) = (Pauses::new(&worker.settings.outage), false);
         while !stop.is_cancelled() {
             let started = worker.clock.monotonic();
-            let Some(reason) = self.session(&stop).await else { break };
+            let Some(reason) = self.session(&stop, &mut told).await else { break };
             if worker.clock.monotonic().saturating_sub(started) > worker.settings.outage.longest_pause {
                 pauses.reset();
             }
             worker.readiness.set(State::Not(reason.clone()));
             let pause = pauses.draw(&*worker.random);
-            tracing::warn!(consumer = %worker.consumer, reason, ?pause, "not consuming; connecting again after a pause");
+            // One line an outage: the reason of the moment is the readiness check's to tell.
+            if std::mem::replace(&mut told, true) {
+                tracing::debug!(consumer = %worker.consumer, reason, ?pause, "still not consuming");
+            } else {
+                tracing::warn!(consumer = %worker.consumer, reason, "not consuming; connecting again until it succeeds");
+            }
             if sleep(&*worker.clock, pause, &stop).await.is_none() {
                 break;
             }
@@ -111,8 +116,9 @@ impl AmqpConsumer {
         tracing::info!(consumer = %worker.consumer, "the consumer stopped");
     }
 
-    /// One subscription; gives the reason of its end, or nothing when the stop was asked for.
-    async fn session(&self, stop: &CancellationToken) -> Option<String> {
+    /// One subscription; gives the reason of its end, or nothing when the stop was asked for. Once it stands, it says so,
+    /// and the next outage is not `told` yet.
+    async fn session(&self, stop: &CancellationToken, told: &mut bool) -> Option<String> {
         let worker = &self.worker;
         let opening = async {
             // Without a parking queue, the first message that cannot be handled would hold up everything behind it.
@@ -124,6 +130,7 @@ impl AmqpConsumer {
             Err(error) => return Some(with_causes(&error)),
         };
         tracing::info!(consumer = %worker.consumer, queue = worker.settings.queue, "consuming");
+        *told = false;
         worker.readiness.set(State::Consuming);
         worker.observe(&ConsumerSignal::Subscribed);
         let lost = match session.consume(worker, stop).await {

@@ -36,8 +36,9 @@ impl ConsumerReadiness {
         self.condition().state = state;
     }
 
-    pub(super) fn parking_fails(&self, reason: String) {
-        self.condition().parking = Some(reason);
+    /// Notes why a message cannot be parked; `true`: until now they could.
+    pub(super) fn parking_fails(&self, reason: String) -> bool {
+        self.condition().parking.replace(reason).is_none()
     }
 
     pub(super) fn parking_works(&self) {

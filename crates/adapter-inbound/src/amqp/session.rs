@@ -87,7 +87,7 @@ impl Session {
                             self.start(worker, key, item);
                         }
                     }
-                    Some(Err(error)) => break SessionEnd::Lost(error.to_string()),
+                    Some(Err(error)) => break SessionEnd::Lost(with_causes(&error)),
                     None => break SessionEnd::Lost("the broker ended the subscription; was the queue deleted?".to_owned()),
                 },
             }

@@ -5,6 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use application_core::{
     SettingProblem, hides_credentials,
     outbox::{OutboxBackoffPolicy, bounds::MAX_PAYLOAD_BYTES},
+    setting_duration::readable,
 };
 use lapin::uri::AMQPUri;
 use secrecy::{ExposeSecret, SecretString};
@@ -45,7 +46,7 @@ pub struct ConsumerSettings {
     /// The largest body that is read, in bytes; 1,024 to 16 MiB.
     pub max_body_bytes: usize,
     /// How long one try of a handler may take before it is dropped and rolled back; 100 ms to 10 min.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::setting_duration")]
     pub handler_timeout: Duration,
     /// Gives up the order of an aggregate's effects: nothing waits for an earlier message that fails or is parked.
     pub unordered: bool,
@@ -54,16 +55,16 @@ pub struct ConsumerSettings {
     /// How long to pause while the broker or the database cannot be reached.
     pub outage: OutageSettings,
     /// How long to wait for a connection; 100 ms to 5 min.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::setting_duration")]
     pub connect_timeout: Duration,
     /// How long to wait for the confirm of a parked message; 100 ms to 5 min.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::setting_duration")]
     pub confirm_timeout: Duration,
     /// The heartbeat offered to the broker, in whole seconds; 1 s to 10 min.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::setting_duration")]
     pub heartbeat: Duration,
     /// How long running handlers may take to end when the consumer stops or loses its connection; up to 10 min.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::setting_duration")]
     pub grace: Duration,
 }
 
@@ -99,13 +100,13 @@ pub struct RetrySettings {
     /// How often a message is tried before it is parked; 1 to 100.
     pub tries: u32,
     /// The shortest wait; above zero.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::setting_duration")]
     pub floor: Duration,
     /// The longest wait after the first try; doubled at each further one. At least `floor`.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::setting_duration")]
     pub base: Duration,
     /// The longest wait after any try; at least `base`.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::setting_duration")]
     pub cap: Duration,
 }
 
@@ -130,10 +131,10 @@ impl Default for RetrySettings {
 #[serde(deny_unknown_fields, default)]
 pub struct OutageSettings {
     /// The first pause; above zero.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::setting_duration")]
     pub first_pause: Duration,
     /// The longest pause; `first_pause` to 10 min.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::setting_duration")]
     pub longest_pause: Duration,
 }
 
@@ -157,7 +158,7 @@ impl ConsumerSettings {
     pub fn problems(&self) -> Vec<SettingProblem> {
         let mut problems = Vec::new();
         if let Err(reason) = self.uri() {
-            problems.push(SettingProblem::new("url", "unreadable", format!("it must be an AMQP URI: {reason}")));
+            problems.push(SettingProblem::new("url", "unreadable", format!("it must be an AMQP URI {reason}")));
         }
         for (key, text) in [("name", &self.name), ("queue", &self.queue), ("parking_queue", &self.parking_queue)] {
             let bound = if key == "name" { 100 } else { 255 };
@@ -195,7 +196,7 @@ impl ConsumerSettings {
     pub(crate) fn uri(&self) -> Result<AMQPUri, String> {
         // The parser's own words may repeat the URI, and with it the password.
         let mut uri: AMQPUri = self.url.expose_secret().parse().map_err(|_may_hold_the_password: String| {
-            "it starts with amqp:// or amqps://, and names are percent-encoded".to_owned()
+            "such as amqp://user:password@host:5672/vhost, with names percent-encoded".to_owned()
         })?;
         let heartbeat = u16::try_from(self.heartbeat.as_secs()).unwrap_or(u16::MAX);
         uri.query.heartbeat.get_or_insert(heartbeat);
@@ -209,9 +210,9 @@ impl ConsumerSettings {
             Ok(policy) => {
                 let span = self.retry.longest_span(&policy);
                 if span > RetrySettings::LONGEST_SPAN {
-                    let bound =
-                        format!("the waits of all tries together must stay within {:?}", RetrySettings::LONGEST_SPAN);
-                    problems.push(SettingProblem::new("retry", format!("{span:?} long"), bound));
+                    let longest = readable(RetrySettings::LONGEST_SPAN);
+                    let bound = format!("the waits of all tries together must stay within {longest}");
+                    problems.push(SettingProblem::new("retry", format!("{} long", readable(span)), bound));
                 }
             }
         }
@@ -233,7 +234,8 @@ fn number(problems: &mut Vec<SettingProblem>, key: &'static str, value: u64, lea
 
 fn time(problems: &mut Vec<SettingProblem>, key: &'static str, value: Duration, least: Duration, most: Duration) {
     if !(least..=most).contains(&value) {
-        problems.push(SettingProblem::new(key, format!("{value:?}"), format!("it must be {least:?} to {most:?}")));
+        let bound = format!("it must be {} to {}", readable(least), readable(most));
+        problems.push(SettingProblem::new(key, readable(value), bound));
     }
 }
 
@@ -311,7 +313,7 @@ mod tests {
         assert_eq!(problems.len(), 1);
         assert_eq!(
             problems[0].to_string(),
-            "retry is 660s long, but the waits of all tries together must stay within 600s"
+            "retry is 11m long, but the waits of all tries together must stay within 10m"
         );
     }
 

@@ -114,7 +114,7 @@ impl Worker {
     /// Handles what is parked of the aggregate; `None`: closing.
     pub(super) async fn unpark(&self, request: &UnparkRequest, closing: &CancellationToken) -> Option<()> {
         let UnparkRequest { aggregate_type, aggregate_id, .. } = request;
-        let mut pauses = Pauses::new(&self.settings.outage);
+        let (mut pauses, mut told) = (Pauses::new(&self.settings.outage), false);
         loop {
             match self.pass(request, closing).await {
                 Ok(Pass::Emptied { messages }) => {
@@ -130,7 +130,11 @@ impl Worker {
                 Ok(Pass::Closing) => return None,
                 Err(error) => {
                     let error = with_causes(&error);
-                    tracing::warn!(consumer = %self.consumer, error, "the parking queue could not be read");
+                    if std::mem::replace(&mut told, true) {
+                        tracing::debug!(consumer = %self.consumer, error, "the parking queue still cannot be read");
+                    } else {
+                        tracing::warn!(consumer = %self.consumer, error, "the parking queue could not be read");
+                    }
                 }
             }
             sleep(&*self.clock, pauses.draw(&*self.random), closing).await?;

@@ -215,8 +215,11 @@ impl Worker {
                     }
                     Err(error) => {
                         let error = with_causes(&error);
-                        tracing::error!(error, "a message could not be parked; it stays in its queue");
-                        self.readiness.parking_fails(error);
+                        if self.readiness.parking_fails(error.clone()) {
+                            tracing::error!(error, "a message could not be parked; it stays in its queue");
+                        } else {
+                            tracing::debug!(error, "a message still cannot be parked");
+                        }
                         self.observe(&ConsumerSignal::ParkingFailed);
                     }
                 }

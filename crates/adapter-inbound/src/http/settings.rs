@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use application_core::SettingProblem;
+use application_core::{SettingProblem, setting_duration::readable};
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -24,10 +24,10 @@ pub struct OperationsSettings {
     #[serde(serialize_with = "redacted")]
     pub ops_token: Option<SecretString>,
     /// How long a request may take, from its last header to its answer; 100 ms to 5 min.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::setting_duration")]
     pub request_timeout: Duration,
     /// How long a client may take to send its headers; 100 ms to 5 min.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::setting_duration")]
     pub header_timeout: Duration,
     /// The largest request body, in bytes; up to 1 MiB.
     pub max_body_bytes: usize,
@@ -76,8 +76,8 @@ impl OperationsSettings {
         let (shortest, longest) = (Duration::from_millis(100), Duration::from_mins(5));
         for (key, value) in [("request_timeout", self.request_timeout), ("header_timeout", self.header_timeout)] {
             if !(shortest..=longest).contains(&value) {
-                let bound = format!("it must be {shortest:?} to {longest:?}");
-                problems.push(SettingProblem::new(key, format!("{value:?}"), bound));
+                let bound = format!("it must be {} to {}", readable(shortest), readable(longest));
+                problems.push(SettingProblem::new(key, readable(value), bound));
             }
         }
         for (key, value, least, most) in [

@@ -314,7 +314,7 @@ enum End {
 
 /// Keeps a connection until told to stop, or until nobody is left who could use it.
 async fn supervise(link: Arc<Link>, mut pauses: Pauses, random: Arc<dyn Random>) {
-    let mut stop = link.stop.subscribe();
+    let (mut stop, mut told) = (link.stop.subscribe(), false);
     while !*stop.borrow() {
         let connecting = tokio::select! {
             connected = link.connect() => connected,
@@ -341,10 +341,16 @@ async fn supervise(link: Arc<Link>, mut pauses: Pauses, random: Arc<dyn Random>)
                 }
             }
             Err(error) => {
-                tracing::warn!(broker = %link.endpoint, %error, "no connection to the broker");
+                // One line an outage: the reason of the moment is the readiness check's to tell.
+                if told {
+                    tracing::debug!(broker = %link.endpoint, %error, "still no connection to the broker");
+                } else {
+                    tracing::warn!(broker = %link.endpoint, %error, "no connection to the broker");
+                }
                 format!("no connection to the broker: {error}")
             }
         };
+        told = true;
         if !link.put(State::Down { reason }) {
             return;
         }

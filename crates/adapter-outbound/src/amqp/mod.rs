@@ -22,5 +22,9 @@ pub use self::{
     topology::{TopologyError, TopologyProblem},
 };
 
+/// What a log filter should begin with: the client logs, as dumps and more than once, the errors that it returns as well.
+/// A later directive such as `lapin=debug` overrides it.
+pub const QUIET_DIRECTIVE: &str = "lapin=off";
+
 /// What a log filter must contain: the client logs returned messages with their content.
 pub const LOG_DIRECTIVE: &str = "lapin::returned_messages=off";

@@ -6,7 +6,7 @@ use secrecy::SecretString;
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::endpoint::{Endpoint, redacted};
-use application_core::SettingProblem;
+use application_core::{SettingProblem, setting_duration::readable};
 
 /// The longest time-out that makes sense anywhere here.
 const AN_HOUR: Duration = Duration::from_secs(3_600);
@@ -28,24 +28,24 @@ pub struct AmqpSettings {
     /// The message property `app-id`; at most 255 bytes.
     pub app_id: Option<String>,
     /// A broker that is silent for twice this long counts as gone; whole seconds, 1 s to 1 h.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::setting_duration")]
     pub heartbeat: Duration,
     /// How long connecting, opening a channel and declaring may take, each; more than 0, at most 1 h.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::setting_duration")]
     pub connect_timeout: Duration,
     /// How long a message may wait for its confirm, everything before included; more than 0, at most 1 h.
     /// The relay's margin before the end of a lease must be at least as long.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::setting_duration")]
     pub confirm_timeout: Duration,
     /// The largest body that is sent, in bytes; at most the broker's own limit, 128 MiB by default.
     pub max_message_bytes: u64,
     /// Over how many channels the aggregates of one destination are spread; 1 to 64.
     pub channels_per_destination: usize,
     /// The first pause after a failed or lost connection; doubled each time, with jitter; 10 ms to 1 h.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::setting_duration")]
     pub reconnect_first_pause: Duration,
     /// The longest pause; at least the first, at most 1 h.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::setting_duration")]
     pub reconnect_longest_pause: Duration,
     /// What must stand on the broker.
     pub topology: TopologySettings,
@@ -116,7 +116,7 @@ impl AmqpSettings {
             problems.add("app_id", format!("{app_id:?}"), "it must have 1 to 255 bytes");
         }
         if self.heartbeat.subsec_nanos() != 0 {
-            problems.add("heartbeat", humantime(self.heartbeat), "it must be whole seconds");
+            problems.add("heartbeat", readable(self.heartbeat), "it must be whole seconds");
         }
         problems.within("heartbeat", self.heartbeat, Duration::from_secs(1), AN_HOUR);
         problems.within("connect_timeout", self.connect_timeout, Duration::from_millis(1), AN_HOUR);
@@ -169,13 +169,9 @@ impl Problems<'_> {
 
     fn within(&mut self, key: &str, value: Duration, least: Duration, most: Duration) {
         if value < least || value > most {
-            self.add(key, humantime(value), format!("it must be {} to {}", humantime(least), humantime(most)));
+            self.add(key, readable(value), format!("it must be {} to {}", readable(least), readable(most)));
         }
     }
-}
-
-fn humantime(duration: Duration) -> String {
-    format!("{duration:?}")
 }
 
 fn without_password<S: Serializer>(url: &SecretString, serializer: S) -> Result<S::Ok, S::Error> {

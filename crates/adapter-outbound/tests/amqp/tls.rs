@@ -1,20 +1,9 @@
 //! TLS: the broker must prove who it is.
 
 use application_core::ports::{MessagePublishPort, ReadinessCheck};
-use test_support::tls::{Authority, Handshake};
-use url::Url;
+use test_support::tls::Authority;
 
 use crate::stage::{Stage, event, eventually, start};
-
-/// The broker behind TLS, under the name `localhost`; its URL.
-async fn behind_tls(url: &str, authority: &Authority, name: &str) -> String {
-    let mut url = Url::parse(url).unwrap();
-    let target = format!("{}:{}", url.host_str().unwrap(), url.port().unwrap_or(5_672));
-    let front = authority.front(name, &target, Handshake::AtOnce).await.unwrap();
-    url.set_port(Some(front.port())).unwrap();
-    url.set_host(Some("localhost")).unwrap();
-    url.as_str().replacen("amqp://", "amqps://", 1)
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_broker_with_a_certificate_of_the_given_authority_is_used() {
@@ -24,7 +13,7 @@ async fn a_broker_with_a_certificate_of_the_given_authority_is_used() {
     let authority = Authority::new().unwrap();
     let file = authority.file().unwrap();
     let mut settings = stage.settings(&exchange, "k");
-    settings.amqp.url = behind_tls(&stage.url, &authority, "localhost").await.into();
+    settings.amqp.url = authority.broker("localhost", &stage.url).await.unwrap().into();
     settings.amqp.ca_file = Some(file.path().to_owned());
     let publisher = stage.publisher(&settings).await;
     publisher.publish(&event("Reserved")).await.unwrap();
@@ -43,7 +32,7 @@ async fn a_broker_that_cannot_prove_its_name_is_refused() {
         ("localhost", None),
     ] {
         let mut settings = stage.settings("e", "k");
-        settings.amqp.url = behind_tls(&stage.url, &authority, name).await.into();
+        settings.amqp.url = authority.broker(name, &stage.url).await.unwrap().into();
         settings.amqp.ca_file = trusted.map(|file| file.path().to_owned());
         let publisher = start(&settings);
         eventually("the certificate is refused", async || {

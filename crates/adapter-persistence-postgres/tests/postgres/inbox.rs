@@ -17,6 +17,7 @@ async fn an_event_is_first_seen_once_per_consumer_and_again_after_a_rollback() {
     let inbox = PostgresInbox::new(fixture.database.clone());
     let (one, two) = (ConsumerName::new("one"), ConsumerName::new("two"));
     let id = fresh_id();
+    assert_eq!(inbox.consumers().await.expect("read"), Vec::<String>::new());
     let mut tx = fixture.work.begin().await.expect("begun");
     assert_eq!(inbox.record(&mut tx, &one, id).await.expect("recorded"), FirstSeen::Yes);
     drop(tx);
@@ -29,6 +30,7 @@ async fn an_event_is_first_seen_once_per_consumer_and_again_after_a_rollback() {
     assert_eq!(inbox.record(&mut tx, &two, id).await.expect("recorded"), FirstSeen::Yes);
     assert_eq!(inbox.record(&mut tx, &one, fresh_id()).await.expect("recorded"), FirstSeen::Yes);
     fixture.work.commit(tx).await.expect("committed");
+    assert_eq!(inbox.consumers().await.expect("read"), ["one", "two"]);
 
     assert!(inbox.forget(&one, id).await.expect("asked"));
     assert!(!inbox.forget(&one, id).await.expect("asked"), "not recorded");
@@ -80,6 +82,7 @@ async fn a_parked_aggregate_is_remembered_until_it_is_let_through() {
     assert_eq!(inbox.parked(&consumer, kind, id).await.expect("read"), Some(parked.clone()), "the first one counts");
     assert_eq!(inbox.list_parked(&consumer, 10).await.expect("read"), std::slice::from_ref(&parked));
     assert_eq!(inbox.parked(&ConsumerName::new("another"), kind, id).await.expect("read"), None);
+    assert_eq!(inbox.consumers().await.expect("read"), ["it's me"], "who has parked has a record");
     assert!(inbox.unpark(&consumer, kind, id).await.expect("asked"));
     assert!(!inbox.unpark(&consumer, kind, id).await.expect("asked"));
     assert_eq!(inbox.parked(&consumer, kind, id).await.expect("read"), None);

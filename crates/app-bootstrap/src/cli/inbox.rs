@@ -15,7 +15,7 @@ use super::{
     output, setup,
     values::{aggregate_id, aggregate_type, consumer_name},
 };
-use crate::{error::BootstrapError, settings::Settings};
+use crate::{error::BootstrapError, settings::Settings, words::counted};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum InboxCommand {
@@ -56,16 +56,22 @@ impl InboxCommand {
         match self {
             Self::Forget { consumer, events } => {
                 let inbox = inbox(settings).await?;
-                let mut forgotten = 0_u32;
+                let mut forgotten = 0;
                 for event in events {
                     let known = inbox.forget(&consumer, event).await.map_err(BootstrapError::Inbox)?;
-                    forgotten += u32::from(known);
+                    forgotten += u64::from(known);
                 }
-                output::line(format!("{forgotten} events forgotten by {consumer}"));
+                if forgotten == 0 {
+                    hint_at_consumers(&inbox, &consumer).await?;
+                }
+                output::line(format!("{} forgotten by {consumer}", counted(forgotten, "event")));
             }
             Self::Parked { consumer, limit } => {
                 let inbox = inbox(settings).await?;
                 let parked = inbox.list_parked(&consumer, limit).await.map_err(BootstrapError::Inbox)?;
+                if parked.is_empty() {
+                    hint_at_consumers(&inbox, &consumer).await?;
+                }
                 let rows = parked.iter().map(|parked| {
                     json!({
                         "aggregateType": parked.aggregate_type.as_str(),
@@ -86,6 +92,16 @@ impl InboxCommand {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Nothing was found: says so if nothing is recorded under the name at all, which may be mistyped.
+async fn hint_at_consumers(inbox: &PostgresInbox, consumer: &ConsumerName) -> Result<(), BootstrapError> {
+    let known = inbox.consumers().await.map_err(BootstrapError::Inbox)?;
+    if !known.iter().any(|name| name == consumer.as_str()) {
+        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+        output::hint(format!("nothing is recorded of a consumer {consumer}; consumers with records: {known}"));
+    }
+    Ok(())
 }
 
 async fn inbox(settings: &Settings) -> Result<PostgresInbox, BootstrapError> {

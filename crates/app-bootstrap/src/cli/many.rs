@@ -16,7 +16,7 @@ use super::{
     output,
     values::{age, aggregate_id, aggregate_type, event_type},
 };
-use crate::{error::BootstrapError, shutdown::cancel_at_signal};
+use crate::{error::BootstrapError, shutdown::cancel_at_signal, words::counted};
 
 /// The exit code of a command that was told to stop, as a shell would have it.
 const EXIT_INTERRUPTED: u8 = 130;
@@ -36,7 +36,7 @@ pub(super) struct FilterArgs {
     /// Only events whose last failure was of this class: unavailable, rejected, unroutable or poison.
     #[arg(long)]
     class: Option<FailureClass>,
-    /// Only events that were stored this long ago or longer, for example 90s, 2h or 7days.
+    /// Only events that were stored this long ago or longer, for example 90s, 2h or 7d.
     #[arg(long, value_name = "AGE", value_parser = age)]
     older_than: Option<Duration>,
 }
@@ -123,9 +123,8 @@ fn say(action: EventAction, report: ManyReport, dry_run: bool, json: bool) -> Ex
         output::line(report.to_string());
     } else {
         let would_be = if dry_run { "would be " } else { "" };
-        let noun = if events == 1 { "event" } else { "events" };
         let early = if interrupted { "; interrupted, the same command goes on" } else { "" };
-        output::line(format!("{events} {noun} {would_be}{}{early}", action.participle()));
+        output::line(format!("{} {would_be}{}{early}", counted(events, "event"), action.participle()));
     }
     if interrupted { ExitCode::from(EXIT_INTERRUPTED) } else { ExitCode::SUCCESS }
 }

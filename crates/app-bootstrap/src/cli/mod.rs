@@ -21,7 +21,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::{
     error::BootstrapError,
-    settings::{Settings, Sources},
+    settings::{Settings, SettingsFile, Sources},
     telemetry::start_logs,
 };
 
@@ -77,20 +77,26 @@ impl Cli {
     /// # Errors
     /// [`BootstrapError`], whose chain of causes is for the operator.
     pub async fn run(self) -> Result<ExitCode, BootstrapError> {
-        let settings = Sources::of_process(self.config).load()?;
+        let sources = Sources::of_process(self.config);
+        let settings = sources.load()?;
         start_logs(&settings.logs);
+        let file = sources.settings_file();
+        if matches!(self.command, Command::Serve | Command::Relay(_)) {
+            file.log();
+        }
         match self.command {
             Command::Serve => serve::serve(settings).await,
             Command::Relay(args) => relay::relay(settings, args.until_drained).await,
             Command::Migrate => setup::migrate(&settings).await,
-            Command::Config => print_settings(&settings),
+            Command::Config => print_settings(&file, &settings),
             Command::Outbox(command) => command.run(&settings).await,
             Command::Inbox(command) => command.run(&settings).await,
         }
     }
 }
 
-fn print_settings(settings: &Settings) -> Result<ExitCode, BootstrapError> {
+fn print_settings(file: &SettingsFile, settings: &Settings) -> Result<ExitCode, BootstrapError> {
+    output::line(format!("# {file}"));
     output::line(settings.redacted()?);
     Ok(ExitCode::SUCCESS)
 }

@@ -17,7 +17,7 @@ use super::{
     output, setup, status,
     values::aggregate_type,
 };
-use crate::{error::BootstrapError, settings::Settings};
+use crate::{error::BootstrapError, settings::Settings, words::counted};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum OutboxCommand {
@@ -203,7 +203,10 @@ impl OutboxCommand {
                 let events = outbox.list(&filter).await?;
                 print(&Value::Array(events.iter().map(event).collect()), json, rows_table);
             }
-            Self::Show { id, json } => print(&event(&outbox.show(id).await?), json, fields_table),
+            Self::Show { id, json } => {
+                let state = outbox.show(id).await?;
+                print(&if json { event(&state) } else { shown(&state) }, json, fields_table);
+            }
             Self::Blocked { limit, json } => {
                 let aggregates = outbox.blocked(limit).await?;
                 print(&Value::Array(aggregates.iter().map(blocked).collect()), json, rows_table);
@@ -247,7 +250,7 @@ async fn doctor(
         output::line(json!({ "rebuiltLanes": lanes, "findings": findings }).to_string());
     } else {
         if let Some(lanes) = lanes {
-            output::line(format!("{lanes} lanes rebuilt"));
+            output::line(format!("{} rebuilt", counted(lanes, "lane")));
         }
         output::line(rows_table(&Value::Array(findings)));
     }
@@ -291,6 +294,15 @@ fn event(event: &OutboxEventState) -> Value {
         "leaseExpiresAt": time(event.lease_expires_at),
         "blockedBehind": event.blocked_behind.map(|id| id.to_string()),
     })
+}
+
+/// For people: the last failure of an event that was published since is history.
+fn shown(state: &OutboxEventState) -> Value {
+    let mut value = event(state);
+    if let (Some(_), Some(error), Some(fields)) = (state.published_at, &state.last_error, value.as_object_mut()) {
+        fields.insert("lastError".to_owned(), json!(format!("{error} (before it was published)")));
+    }
+    value
 }
 
 fn audit_entry(entry: &AuditEntry) -> Value {
@@ -362,5 +374,43 @@ pub(super) fn text(value: &Value) -> String {
         Value::Null => "-".to_owned(),
         Value::String(text) => text.clone(),
         other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use application_core::outbox::{AggregateId, EventType, Sequence};
+    use time::OffsetDateTime;
+
+    use super::*;
+
+    fn state(published_at: Option<OffsetDateTime>) -> OutboxEventState {
+        OutboxEventState {
+            id: "0198c5a0-0000-7000-8000-000000000001".parse().unwrap(),
+            sequence: Sequence(7),
+            aggregate_type: AggregateType::from_stored("order"),
+            aggregate_id: AggregateId::from_stored("o-1"),
+            event_type: EventType::from_stored("OrderPlaced"),
+            status: if published_at.is_some() { OutboxEventStatus::Published } else { OutboxEventStatus::Failed },
+            attempts: 1,
+            replays: 0,
+            created_at: OffsetDateTime::UNIX_EPOCH,
+            published_at,
+            due_at: None,
+            last_error: Some("rejected: full".to_owned()),
+            resolved_at: None,
+            resolution: None,
+            holder: None,
+            lease_expires_at: None,
+            blocked_behind: None,
+        }
+    }
+
+    #[test]
+    fn the_last_failure_of_a_published_event_is_shown_as_history() {
+        let published = state(Some(OffsetDateTime::UNIX_EPOCH));
+        assert_eq!(shown(&published)["lastError"], "rejected: full (before it was published)");
+        assert_eq!(event(&published)["lastError"], "rejected: full", "programs get the words alone");
+        assert_eq!(shown(&state(None))["lastError"], "rejected: full");
     }
 }

@@ -2,6 +2,12 @@
 
 use std::io::{self, Write};
 
+/// Tells a person something beside the result, on standard error.
+pub(super) fn hint(text: impl AsRef<str>) {
+    // The result has reached its reader without it.
+    let _ = writeln!(io::stderr(), "{}", text.as_ref());
+}
+
 /// Prints a line; a reader that has gone away, as `head` does, ends the output and is no error.
 pub(super) fn line(text: impl AsRef<str>) {
     let mut stdout = io::stdout().lock();

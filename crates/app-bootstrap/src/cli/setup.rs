@@ -3,7 +3,8 @@
 use std::{process::ExitCode, time::Duration};
 
 use adapter_persistence_postgres::{
-    Database, History, Migration, check_sequence, migrate as apply, newest_version, outbox_migrations, schema_version,
+    Database, History, MigrateError, Migration, check_sequence, migrate as apply, newest_version, outbox_migrations,
+    schema_version,
 };
 
 use super::output;
@@ -26,7 +27,9 @@ pub(crate) fn expected_versions() -> Vec<(History, i32)> {
 }
 
 pub(super) async fn migrate(settings: &Settings) -> Result<ExitCode, BootstrapError> {
-    let report = apply(&settings.database, &application_migrations(), LOCK_WAIT).await?;
+    let report = apply(&settings.database, &application_migrations(), LOCK_WAIT)
+        .await
+        .map_err(|error| migrate_error(settings, error))?;
     for migration in &report.applied {
         output::line(format!("applied {migration}"));
     }
@@ -37,6 +40,17 @@ pub(super) async fn migrate(settings: &Settings) -> Result<ExitCode, BootstrapEr
         output::line("nothing to apply");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn migrate_error(settings: &Settings, error: MigrateError) -> BootstrapError {
+    match error {
+        source @ MigrateError::Store { .. } => {
+            let direct = settings.database.direct_url.is_some();
+            let settings = if direct { "`database.direct_url`" } else { "`database.url` (DATABASE_URL)" };
+            BootstrapError::Unreachable { settings, source }
+        }
+        other => other.into(),
+    }
 }
 
 /// Connects, and refuses a schema that is older than this binary.

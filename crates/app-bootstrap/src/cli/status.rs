@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{outbox::text, output};
-use crate::{error::BootstrapError, shutdown::cancel_at_signal};
+use crate::{error::BootstrapError, shutdown::cancel_at_signal, words::counted};
 
 /// To the upper left corner, and clear what is there.
 const REDRAW: &str = "\u{1b}[H\u{1b}[2J";
@@ -120,11 +120,10 @@ fn table(status: &Value) -> String {
     for relay in status.get("relays").and_then(Value::as_array).into_iter().flatten() {
         let field = |name: &str| relay.get(name).map(text).unwrap_or_default();
         let age = relay.get("oldestClaimAgeSeconds").and_then(Value::as_f64).unwrap_or_default();
-        let (holder, held, claims, expired) = (field("holder"), field("lanes"), field("claims"), field("expired"));
-        lines.push(format!(
-            "{:<24}{holder}: {held} lanes in {claims} claims, oldest {age:.1} s, {expired} expired",
-            "relay"
-        ));
+        let count = |name: &str| relay.get(name).and_then(Value::as_u64).unwrap_or_default();
+        let (lanes, claims) = (counted(count("lanes"), "lane"), counted(count("claims"), "claim"));
+        let (holder, expired) = (field("holder"), field("expired"));
+        lines.push(format!("{:<24}{holder}: {lanes} in {claims}, oldest {age:.1} s, {expired} expired", "relay"));
     }
     for leader in status.get("leaders").and_then(Value::as_array).into_iter().flatten() {
         let field = |name: &str| leader.get(name).map(text).unwrap_or_default();

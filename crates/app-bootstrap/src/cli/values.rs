@@ -19,8 +19,13 @@ pub(super) fn event_type(text: &str) -> Result<EventType, InvalidEvent> {
     EventType::try_new(text)
 }
 
-pub(super) fn age(text: &str) -> Result<Duration, humantime_serde::re::humantime::DurationError> {
-    humantime_serde::re::humantime::parse_duration(text)
+/// A text that is no age.
+#[derive(Debug, thiserror::Error)]
+#[error("it must be an age such as 90s, 2h or 7d ({0})")]
+pub(super) struct InvalidAge(humantime_serde::re::humantime::DurationError);
+
+pub(super) fn age(text: &str) -> Result<Duration, InvalidAge> {
+    humantime_serde::re::humantime::parse_duration(text).map_err(InvalidAge)
 }
 
 pub(super) fn consumer_name(text: &str) -> Result<ConsumerName, InvalidConsumerName> {

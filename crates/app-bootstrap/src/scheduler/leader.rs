@@ -13,6 +13,8 @@ use application_core::{
 };
 use tokio_util::sync::CancellationToken;
 
+use super::outage::Outage;
+
 /// The proof that this process leads: a term, and until when it may be believed without asking again.
 ///
 /// The database checks the term in every maintenance transaction, so that a leader whose clock or lease went wrong
@@ -52,6 +54,8 @@ pub struct MaintenanceLeader {
     clean_up: Arc<CleanUpOutboxUseCase>,
     holder: HolderName,
     schedule: MaintenanceSchedule,
+    election: Outage,
+    cleaning: Outage,
 }
 
 impl MaintenanceLeader {
@@ -66,7 +70,8 @@ impl MaintenanceLeader {
         holder: HolderName,
         schedule: MaintenanceSchedule,
     ) -> Self {
-        Self { leadership, clean_up, holder, schedule }
+        let (election, cleaning) = (Outage::default(), Outage::default());
+        Self { leadership, clean_up, holder, schedule, election, cleaning }
     }
 
     /// Runs until the process stops.
@@ -95,7 +100,11 @@ impl MaintenanceLeader {
 
     async fn stand_for_election(&self, before: Option<OutboxLeaderElectionToken>) -> Option<OutboxLeaderElectionToken> {
         let asked = Instant::now();
-        match self.leadership.acquire(Self::ROLE, &self.holder, self.schedule.lease).await {
+        let answer = self.leadership.acquire(Self::ROLE, &self.holder, self.schedule.lease).await;
+        if answer.is_ok() && self.election.ends() {
+            tracing::info!("the election of a leader works again");
+        }
+        match answer {
             Ok(Some(term)) => {
                 if before.as_ref().is_none_or(|token| token.term != term) {
                     tracing::info!(term = term.term, "this process leads the maintenance of the outbox");
@@ -104,7 +113,7 @@ impl MaintenanceLeader {
             }
             Ok(None) => None,
             Err(error) => {
-                log_failure(&error);
+                log_failure(&self.election, &error);
                 before.filter(OutboxLeaderElectionToken::is_current)
             }
         }
@@ -120,6 +129,9 @@ impl MaintenanceLeader {
             () = cancel.cancelled() => { slice.set(); stop.set(); work.await }
             () = tokio::time::sleep(self.schedule.lease / 3) => { slice.set(); work.await }
         };
+        if report.is_ok() && self.cleaning.ends() {
+            tracing::info!("cleaning works again");
+        }
         match report {
             Ok(CleanUpReport::Done { removed }) => {
                 tracing::info!(removed, "history is cleaned up");
@@ -130,15 +142,19 @@ impl MaintenanceLeader {
                 false
             }
             Err(error) => {
-                log_failure(&error);
+                log_failure(&self.cleaning, &error);
                 false
             }
         }
     }
 }
 
-fn log_failure(error: &StoreError) {
-    tracing::error!(error = with_causes(error), "maintenance failed");
+fn log_failure(outage: &Outage, error: &StoreError) {
+    if outage.begins() {
+        tracing::error!(error = with_causes(error), "maintenance failed");
+    } else {
+        tracing::debug!(error = with_causes(error), "maintenance failed again");
+    }
 }
 
 impl fmt::Debug for MaintenanceLeader {

@@ -1,6 +1,7 @@
 //! Loops that call the use cases again and again until the process stops.
 
 mod leader;
+mod outage;
 mod periodic;
 mod relay;
 

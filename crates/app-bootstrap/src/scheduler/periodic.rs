@@ -5,7 +5,11 @@ use std::{future::Future, sync::Arc, time::Duration};
 use application_core::ports::{Random, StoreError, with_causes};
 use tokio_util::sync::CancellationToken;
 
-/// Runs a task at intervals with jitter until the process stops; a failure is logged and the next interval tries again.
+use super::outage::Outage;
+
+/// Runs a task at intervals with jitter until the process stops; after a failure the next interval tries again.
+///
+/// Of failures in a row the first is logged, and the success that ends them.
 pub struct Periodic {
     name: &'static str,
     interval: Duration,
@@ -25,14 +29,20 @@ impl Periodic {
         F: Fn() -> Fut,
         Fut: Future<Output = Result<T, StoreError>>,
     {
+        let outage = Outage::default();
         loop {
             let wait = self.interval.mul_f64(0.9 + 0.2 * self.random.next_unit());
             tokio::select! {
                 () = cancel.cancelled() => return,
                 () = tokio::time::sleep(wait) => {}
             }
-            if let Err(error) = task().await {
-                tracing::error!(task = self.name, error = with_causes(&error), "a periodic task failed");
+            match task().await {
+                Err(error) if outage.begins() => {
+                    tracing::error!(task = self.name, error = with_causes(&error), "a periodic task failed");
+                }
+                Err(error) => tracing::debug!(task = self.name, error = with_causes(&error), "it failed again"),
+                Ok(_) if outage.ends() => tracing::info!(task = self.name, "a periodic task works again"),
+                Ok(_) => {}
             }
         }
     }

@@ -17,6 +17,7 @@ use application_core::{
 use tokio::time::Instant;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
+use super::outage::Outage;
 use crate::wakeup::RelayWakeup;
 
 #[cfg(test)]
@@ -62,6 +63,7 @@ pub struct OutboxRelayScheduler {
     busy: AtomicUsize,
     /// Rounds that claimed something.
     worked: AtomicUsize,
+    outage: Outage,
 }
 
 /// How long nothing must have been due before an outbox counts as drained: a claim that is just being made shows
@@ -78,7 +80,8 @@ impl OutboxRelayScheduler {
         random: Arc<dyn Random>,
         schedule: RelaySchedule,
     ) -> Self {
-        Self { use_case, statistics, wakeup, random, schedule, busy: AtomicUsize::new(0), worked: AtomicUsize::new(0) }
+        let (busy, worked, outage) = (AtomicUsize::new(0), AtomicUsize::new(0), Outage::default());
+        Self { use_case, statistics, wakeup, random, schedule, busy, worked, outage }
     }
 
     /// Runs until it is stopped; then settles what is in flight and frees what it still holds (case S61).
@@ -113,6 +116,14 @@ impl OutboxRelayScheduler {
         self.use_case.free_postponed().await;
     }
 
+    fn log_failure(&self, error: &StoreError) {
+        if self.outage.begins() {
+            tracing::error!(error = with_causes(error), "the relay's round failed");
+        } else {
+            tracing::debug!(error = with_causes(error), "the relay's round failed again");
+        }
+    }
+
     fn jittered(&self, wait: Duration) -> Duration {
         wait.mul_f64(0.75 + 0.5 * self.random.next_unit())
     }
@@ -141,6 +152,9 @@ impl Worker {
             self.relay.busy.fetch_add(1, Ordering::AcqRel);
             let outcome = self.relay.use_case.run_once(&self.stop).await;
             self.relay.busy.fetch_sub(1, Ordering::AcqRel);
+            if matches!(outcome, Ok(PublishOutcome::Worked { .. } | PublishOutcome::Idle)) && self.relay.outage.ends() {
+                tracing::info!("the relay works again");
+            }
             match outcome {
                 Ok(PublishOutcome::Worked { claimed, postponed, .. }) => {
                     self.relay.worked.fetch_add(1, Ordering::AcqRel);
@@ -162,12 +176,13 @@ impl Worker {
                     self.cancel.cancelled().await;
                 }
                 Ok(PublishOutcome::Unavailable { reason }) => {
-                    tracing::warn!(reason, "nothing is claimed: the broker cannot take anything");
+                    // The publisher has told that its connection is lost, and will tell when it is back.
+                    tracing::debug!(reason, "nothing is claimed: the broker cannot take anything");
                     self.pause(retry).await;
                     retry = (retry * 2).min(schedule.longest_retry);
                 }
                 Err(error) => {
-                    log_failure(&error);
+                    self.relay.log_failure(&error);
                     self.pause(retry).await;
                     retry = (retry * 2).min(schedule.longest_retry);
                 }
@@ -200,7 +215,7 @@ impl Worker {
         match self.relay.statistics.run_once().await {
             Ok(statistics) => statistics.in_flight == 0,
             Err(error) => {
-                log_failure(&error);
+                self.relay.log_failure(&error);
                 false
             }
         }
@@ -226,8 +241,4 @@ impl Quiet {
         }
         self.since.elapsed() >= QUIET && relay.busy.load(Ordering::Acquire) == 0
     }
-}
-
-fn log_failure(error: &StoreError) {
-    tracing::error!(error = with_causes(error), "the relay's round failed");
 }

@@ -3,13 +3,14 @@
 use std::{
     collections::BTreeMap,
     fmt,
-    path::{Path, PathBuf},
+    path::{self, Path, PathBuf},
 };
 
 use application_core::SettingProblem;
 use config::{Config, ConfigError, Environment, File, FileFormat, Map, Value, ValueKind};
 
-use super::Settings;
+use super::{Settings, unreadable::unreadable_key};
+use crate::words::counted;
 
 /// The prefix of the environment variables that are settings: `APP__OUTBOX__PUBLISHER=stdout`.
 pub const ENVIRONMENT_PREFIX: &str = "APP";
@@ -45,9 +46,42 @@ struct AllProblems<'a>(&'a [SettingProblem]);
 
 impl fmt::Display for AllProblems<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let plural = if self.0.len() == 1 { "problem" } else { "problems" };
-        write!(f, "{} {plural} in the settings", self.0.len())?;
+        write!(f, "{} in the settings", counted(self.0.len() as u64, "problem"))?;
         self.0.iter().try_for_each(|problem| write!(f, "\n  {problem}"))
+    }
+}
+
+/// The one file in which settings were looked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SettingsFile {
+    /// The profile that named it; none: it was asked for by its own name.
+    pub profile: Option<String>,
+    /// Its absolute path.
+    pub path: PathBuf,
+    /// Whether it is there.
+    pub found: bool,
+}
+
+impl SettingsFile {
+    /// Logs where the settings come from: a wrong profile or working directory leaves a file out without an error.
+    pub fn log(&self) {
+        let (profile, file) = (self.profile.as_deref(), self.path.display());
+        if self.found {
+            tracing::info!(profile, %file, "settings are read from a file and the environment");
+        } else {
+            tracing::info!(profile, %file, "there is no settings file: defaults and the environment count");
+        }
+    }
+}
+
+impl fmt::Display for SettingsFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Quoted, for a comment of the settings must stay on its line.
+        if let Some(profile) = &self.profile {
+            write!(f, "profile {profile:?}, ")?;
+        }
+        let found = if self.found { "read" } else { "looked for and missing" };
+        write!(f, "file {:?} ({found})", self.path)
     }
 }
 
@@ -90,6 +124,18 @@ impl Sources {
         Self { file, directory: PathBuf::from("config"), profile, environment, not_text }
     }
 
+    /// The file that [`Self::load`] reads if it is there.
+    #[must_use]
+    pub fn settings_file(&self) -> SettingsFile {
+        let path = self.path();
+        let profile = self.file.is_none().then(|| self.profile.clone());
+        SettingsFile { profile, found: path.is_file(), path: path::absolute(&path).unwrap_or(path) }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.file.clone().unwrap_or_else(|| self.directory.join(format!("{}.toml", self.profile)))
+    }
+
     /// Reads all layers.
     ///
     /// # Errors
@@ -119,10 +165,7 @@ impl Sources {
     }
 
     fn layers(&self, problems: &mut Vec<SettingProblem>) -> Result<Map<String, Value>, SettingsError> {
-        let (file, required) = match &self.file {
-            Some(file) => (file.clone(), true),
-            None => (self.directory.join(format!("{}.toml", self.profile)), false),
-        };
+        let (file, required) = (self.path(), self.file.is_some());
         let unreadable =
             |error: ConfigError| SettingsError::Unreadable { file: file.clone(), reason: without_lines(&error) };
         let mut environment: Map<String, String> = self.environment.clone().into_iter().collect();
@@ -208,42 +251,6 @@ fn file_source(file: &Path, required: bool) -> File<config::FileSourceFile, File
 fn without_lines(error: &ConfigError) -> String {
     let text = error.to_string();
     text.lines().filter(|line| !line.contains('|')).map(str::trim).collect::<Vec<_>>().join(" ")
-}
-
-fn unreadable_key(error: &serde_path_to_error::Error<ConfigError>, root: &Map<String, Value>) -> SettingProblem {
-    let mut reason = error.inner().to_string();
-    // A secret that stands under the wrong key would otherwise be told: the reader's words quote what they met.
-    let mut texts = Vec::new();
-    for value in root.values() {
-        collect_texts(value, &mut texts);
-    }
-    texts.sort_by_key(|text| std::cmp::Reverse(text.len()));
-    for text in texts.into_iter().filter(|text| text.len() >= SHORTEST_SECRET) {
-        let quoted = format!("{text:?}");
-        let escaped = quoted.get(1..quoted.len() - 1).unwrap_or(text);
-        reason = reason.replace(escaped, "…").replace(text, "…");
-    }
-    SettingProblem::new(error.path().to_string(), "set", format!("it cannot be read: {reason}"))
-}
-
-/// Shorter texts are numbers, times and words of ours, and it helps to see them.
-const SHORTEST_SECRET: usize = 6;
-
-fn collect_texts<'a>(value: &'a Value, texts: &mut Vec<&'a str>) {
-    match &value.kind {
-        ValueKind::String(text) => texts.push(text),
-        ValueKind::Table(table) => {
-            for value in table.values() {
-                collect_texts(value, texts);
-            }
-        }
-        ValueKind::Array(values) => {
-            for value in values {
-                collect_texts(value, texts);
-            }
-        }
-        _ => {}
-    }
 }
 
 /// Takes the value at a dotted path out of the tree; `false`: there is none, so nothing more can be learnt.

@@ -5,16 +5,17 @@ mod outbox;
 mod service;
 #[cfg(test)]
 mod tests;
+mod unreadable;
 
 use std::time::Duration;
 
 use adapter_inbound::{amqp::ConsumerSettings, http::OperationsSettings};
 use adapter_outbound::{OutboundSettings, PublisherKind};
 use adapter_persistence_postgres::DatabaseSettings;
-use application_core::SettingProblem;
+use application_core::{SettingProblem, setting_duration::readable};
 use serde::{Deserialize, Serialize};
 
-pub use load::{ENVIRONMENT_PREFIX, SettingsError, Sources};
+pub use load::{ENVIRONMENT_PREFIX, SettingsError, SettingsFile, Sources};
 pub use outbox::{
     BreakerSettings, CrossProcessWakeup, DeadHeadSettings, LeaderSettings, OutboxSettings, ReaperSettings,
     RelaySettings, RetentionSettings, RetrySettings, StatisticsSettings,
@@ -55,7 +56,7 @@ impl Settings {
             ("http", self.http.problems()),
             ("operations", self.operations.problems()),
             ("database", self.database.problems()),
-            ("outbox", self.outbox.problems(self.confirm_timeout())),
+            ("outbox", self.outbox.problems()),
             ("outbound", self.outbound.problems()),
             ("consumer", if self.consumer.enabled { self.consumer.problems() } else { Vec::new() }),
             ("logs", self.logs.problems()),
@@ -63,7 +64,33 @@ impl Settings {
         for (section, found) in sections {
             problems.extend(found.into_iter().map(|problem| problem.within(section)));
         }
+        problems.extend(self.lease_problem());
         problems
+    }
+
+    /// A confirm may take its whole time-out, and a send must still fit before the half time at which a lease is renewed.
+    fn lease_problem(&self) -> Option<SettingProblem> {
+        let (lease, confirm) = (self.outbox.relay.lease, self.confirm_timeout());
+        let shortest = confirm.saturating_mul(3);
+        if lease >= shortest || lease < Duration::from_secs(1) {
+            return None;
+        }
+        // Whole units are easier to read, and to type.
+        let third = match lease / 3 {
+            third if third.as_secs() > 0 => Duration::from_secs(third.as_secs()),
+            third => Duration::from_millis(third.subsec_millis().into()),
+        };
+        let otherwise = match self.outbound.publisher {
+            PublisherKind::Amqp => {
+                format!(", or outbound.amqp.confirm_timeout (now {}) to {} or less", readable(confirm), readable(third))
+            }
+            PublisherKind::Stdout | PublisherKind::Disabled => String::new(),
+        };
+        let bound = format!(
+            "a lease must outlast three time-outs of a confirm: set it to {} or more{otherwise}",
+            readable(shortest)
+        );
+        Some(SettingProblem::new("outbox.relay.lease", readable(lease), bound))
     }
 
     /// How long a publish may take at most.

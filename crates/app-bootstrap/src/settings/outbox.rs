@@ -47,7 +47,7 @@ pub struct RelaySettings {
     /// Workers side by side; 1 to 64.
     pub workers: usize,
     /// How long a claim is held without renewal; at least three times the publisher's confirm time-out, up to 1 h.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::setting_duration")]
     pub lease: Duration,
     /// The most events of a claim; 1 to 10,000.
     pub max_events: u32,
@@ -60,16 +60,16 @@ pub struct RelaySettings {
     /// The most aggregates that are published at once by one worker; 1 to 10,000.
     pub window: usize,
     /// How often lanes are looked for that appenders hold nearly always; 10 ms to 1 min.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::setting_duration")]
     pub overdue_check: Duration,
     /// The first wait when nothing is due; 1 ms or more.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::setting_duration")]
     pub shortest_poll: Duration,
     /// The longest wait when nothing is due, which bounds the latency when every wake-up is lost; up to 1 min.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::setting_duration")]
     pub longest_poll: Duration,
     /// The longest wait when the database or the broker cannot be reached; up to 5 min.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::setting_duration")]
     pub longest_retry: Duration,
     /// Sends the events of one aggregate without waiting for each other's confirm: faster for a hot aggregate, and out
     /// of order when one of them is refused.
@@ -103,13 +103,13 @@ pub struct RetrySettings {
     /// After how many failed deliveries an event is DEAD; 1 or more.
     pub max_attempts: u32,
     /// The shortest wait; above zero.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::setting_duration")]
     pub floor: Duration,
     /// The longest wait after the first failure; doubled at each further one. At least `floor`.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::setting_duration")]
     pub base: Duration,
     /// The longest wait; `base` to 7 days.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::setting_duration")]
     pub cap: Duration,
 }
 
@@ -137,10 +137,10 @@ pub struct BreakerSettings {
     /// Refusals in a row without a confirm between that count as the destination's fault; 1 to `retry.max_attempts`.
     pub failures_in_a_row: u32,
     /// The first pause; above zero.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::setting_duration")]
     pub first_pause: Duration,
     /// The longest pause; `first_pause` to 1 h.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::setting_duration")]
     pub longest_pause: Duration,
 }
 
@@ -174,7 +174,7 @@ impl DeadHeadSettings {
 #[serde(deny_unknown_fields, default)]
 pub struct ReaperSettings {
     /// How often to look; 100 ms to 10 min.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::setting_duration")]
     pub every: Duration,
     /// The most claims of one call; 1 to 10,000.
     pub max_claims: u32,
@@ -195,13 +195,13 @@ pub struct RetentionSettings {
     /// What becomes of an event when it is published: `keep` or `delete`. `published` is for what is kept.
     pub on_publish: OnPublish,
     /// How long a published event is kept; 1 min or more.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::setting_duration")]
     pub published: Duration,
     /// How long a consumer remembers a handled message; at least `published`, because what is kept can be replayed.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::setting_duration")]
     pub inbox: Duration,
     /// How often history is cleaned; 1 s to 1 day.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::setting_duration")]
     pub every: Duration,
     /// The most rows of one transaction; 1 to 100,000.
     pub batch: u32,
@@ -224,7 +224,7 @@ impl Default for RetentionSettings {
 #[serde(deny_unknown_fields, default)]
 pub struct LeaderSettings {
     /// How long a term is held without renewal; 3 s to 10 min.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::setting_duration")]
     pub lease: Duration,
 }
 
@@ -239,7 +239,7 @@ impl Default for LeaderSettings {
 #[serde(deny_unknown_fields, default)]
 pub struct StatisticsSettings {
     /// How often; 1 s to 1 h.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::setting_duration")]
     pub every: Duration,
 }
 
@@ -330,9 +330,9 @@ impl OutboxSettings {
         MaintenanceSchedule { lease: self.leader.lease, clean_up_every: self.retention.every }
     }
 
-    pub(super) fn problems(&self, confirm_timeout: Duration) -> Vec<SettingProblem> {
+    pub(super) fn problems(&self) -> Vec<SettingProblem> {
         let mut problems = Vec::new();
-        self.relay.check(confirm_timeout, &mut problems);
+        self.relay.check(&mut problems);
         if let Err(error) = self.retry.policy() {
             problems.push(SettingProblem::new("retry", "contradictory", error.to_string()));
         }
@@ -376,7 +376,7 @@ impl OutboxSettings {
 }
 
 impl RelaySettings {
-    fn check(&self, confirm_timeout: Duration, problems: &mut Vec<SettingProblem>) {
+    fn check(&self, problems: &mut Vec<SettingProblem>) {
         let most = u64::from(self.max_events);
         let key = |name: &str| format!("relay.{name}");
         number(problems, &key("workers"), self.workers as u64, 1, 64);
@@ -385,9 +385,8 @@ impl RelaySettings {
         number(problems, &key("max_run"), self.max_run.into(), 1, most);
         number(problems, &key("max_bytes"), self.max_bytes, 1 << 20, 1 << 30);
         number(problems, &key("window"), self.window as u64, 1, 10_000);
-        // A confirm may take its whole time-out, and a send must still fit before the half time at which a lease is renewed.
-        let shortest_lease = confirm_timeout.saturating_mul(3).max(Duration::from_secs(1));
-        problems.extend(between(&key("lease"), self.lease, shortest_lease, Duration::from_hours(1)));
+        let (second, hour) = (Duration::from_secs(1), Duration::from_hours(1));
+        problems.extend(between(&key("lease"), self.lease, second, hour));
         let (millisecond, minute) = (Duration::from_millis(1), Duration::from_mins(1));
         problems.extend(between(&key("overdue_check"), self.overdue_check, Duration::from_millis(10), minute));
         problems.extend(between(&key("shortest_poll"), self.shortest_poll, millisecond, self.longest_poll));
@@ -408,7 +407,7 @@ mod tests {
 
     #[test]
     fn the_defaults_have_no_problem() {
-        assert_eq!(OutboxSettings::default().problems(Duration::from_secs(10)), []);
+        assert_eq!(OutboxSettings::default().problems(), []);
     }
 
     #[test]
@@ -417,7 +416,7 @@ mod tests {
             breaker: BreakerSettings { failures_in_a_row: 4, ..BreakerSettings::default() },
             ..OutboxSettings::default()
         };
-        let problems = settings.problems(Duration::from_secs(10));
+        let problems = settings.problems();
         assert_eq!(problems, [SettingProblem::new("breaker.failures_in_a_row", 4, "it must be 1 to 3")]);
     }
 
@@ -425,7 +424,7 @@ mod tests {
     fn bounds_of_the_wakeup_are_checked_with_the_outboxs() {
         let mut settings = OutboxSettings::default();
         settings.wakeup.notify.channel = "Not A Channel".to_owned();
-        let problems = settings.problems(Duration::from_secs(10));
+        let problems = settings.problems();
         assert_eq!(problems.len(), 1);
         assert_eq!(problems[0].key, "wakeup.notify.channel");
     }
@@ -433,7 +432,7 @@ mod tests {
     #[test]
     fn an_inbox_that_forgets_before_the_outbox_is_refused() {
         let retention = RetentionSettings { inbox: Duration::from_hours(1), ..RetentionSettings::default() };
-        let problems = OutboxSettings { retention, ..OutboxSettings::default() }.problems(Duration::from_secs(10));
+        let problems = OutboxSettings { retention, ..OutboxSettings::default() }.problems();
         assert_eq!(problems.len(), 1);
         assert_eq!(problems[0].key, "retention.inbox");
     }

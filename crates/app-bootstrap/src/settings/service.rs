@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use application_core::{SettingProblem, outbox::HolderName};
+use application_core::{SettingProblem, outbox::HolderName, setting_duration::readable};
 use serde::{Deserialize, Serialize};
 
 /// The process itself.
@@ -12,7 +12,7 @@ pub struct ServiceSettings {
     /// The name under which this process holds leases; must tell processes apart. Default: host name and process id.
     pub instance: String,
     /// How long stopping may take after the first signal; 1 s to 10 min. Keep it under the orchestrator's own.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::setting_duration")]
     pub grace: Duration,
 }
 
@@ -52,10 +52,10 @@ pub struct HttpSettings {
     /// The most connections at once; further ones wait. 1 to 100,000.
     pub max_connections: usize,
     /// How long a client may take to send its headers, and then a request until its answer begins; 100 ms to 5 min.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::setting_duration")]
     pub request_timeout: Duration,
     /// How long an idempotency key is remembered; longer than any client tries again. 1 min to 3,650 days.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::setting_duration")]
     pub idempotency_key_retention: Duration,
 }
 
@@ -89,6 +89,6 @@ impl HttpSettings {
 }
 
 pub(super) fn between(key: &str, value: Duration, least: Duration, most: Duration) -> Option<SettingProblem> {
-    let problem = || SettingProblem::new(key, format!("{value:?}"), format!("it must be {least:?} to {most:?}"));
-    (!(least..=most).contains(&value)).then(problem)
+    let bound = || format!("it must be {} to {}", readable(least), readable(most));
+    (!(least..=most).contains(&value)).then(|| SettingProblem::new(key, readable(value), bound()))
 }

@@ -178,6 +178,114 @@ fn one_run_names_every_problem_by_its_key() {
     );
 }
 
+fn texts(variables: &[(&str, &str)]) -> Vec<String> {
+    match load("", variables) {
+        Err(SettingsError::Invalid(problems)) => problems.iter().map(ToString::to_string).collect(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_value_that_cannot_be_read_is_told_with_what_can() {
+    for (name, value, text) in [
+        (
+            "OUTBOUND__PUBLISHER",
+            "carrier-pigeon",
+            "outbound.publisher is \"carrier-pigeon\", but it must be one of amqp, stdout, disabled",
+        ),
+        ("LOGS__FORMAT", "xml", "logs.format is \"xml\", but it must be json or text"),
+        ("SERVICE__GRACE", "30", "service.grace is \"30\", but it must be a duration, for example 25s"),
+        (
+            "OUTBOX__RETENTION__PUBLISHED",
+            "1 fortnight",
+            "outbox.retention.published is \"1 fortnight\", but it must be a duration, for example 30d",
+        ),
+        (
+            "HTTP__LISTEN",
+            "localhost:8080",
+            "http.listen is \"localhost:8080\", but it must be an IP address with a port, for example 127.0.0.1:8080",
+        ),
+        (
+            "OUTBOX__RELAY__WORKERS",
+            "many",
+            "outbox.relay.workers is \"many\", but it must be a whole number, for example 2",
+        ),
+        ("CONSUMER__ENABLED", "maybe", "consumer.enabled is \"maybe\", but it must be true or false"),
+        ("OUTBOX__RELAY", "2", "outbox.relay is \"2\", but it must be a section with keys of its own"),
+        ("LOGS__FROMAT", "json", "logs.fromat is set, but there is no such key; known here: format or filter"),
+    ] {
+        assert_eq!(texts(&[(format!("APP__{name}").as_str(), value)]), [text]);
+    }
+}
+
+#[test]
+fn whatever_key_cannot_be_read_says_what_can_stand_there() {
+    fn keys(table: &toml::Table, path: &str, found: &mut Vec<String>) {
+        for (name, value) in table {
+            match value {
+                toml::Value::Table(inner) => keys(inner, &format!("{path}{name}."), found),
+                _ => found.push(format!("{path}{name}")),
+            }
+        }
+    }
+    let mut found = Vec::new();
+    keys(&toml::from_str(&Settings::default().redacted().unwrap()).unwrap(), "", &mut found);
+    let mut refused = 0;
+    for key in found {
+        let variable = format!("APP__{}", key.to_uppercase().replace('.', "__"));
+        if let Err(SettingsError::Invalid(problems)) = load("", &[(variable.as_str(), "!")]) {
+            let problem = problems.iter().find(|problem| problem.key == key).expect("a problem of the key");
+            assert!(!problem.bound.contains("cannot be read"), "{problem}");
+            refused += 1;
+        }
+    }
+    assert!(refused > 60, "{refused}");
+}
+
+#[test]
+fn a_lease_that_is_too_short_for_the_confirms_names_both_settings_and_what_would_do() {
+    let lease = ("APP__OUTBOX__RELAY__LEASE", "12s");
+    assert_eq!(
+        texts(&[lease]),
+        [
+            "outbox.relay.lease is 12s, but a lease must outlast three time-outs of a confirm: set it to 30s or more, or \
+          outbound.amqp.confirm_timeout (now 10s) to 4s or less"
+        ]
+    );
+    load("", &[("APP__OUTBOX__RELAY__LEASE", "30s")]).unwrap();
+    load("", &[lease, ("APP__OUTBOUND__AMQP__CONFIRM_TIMEOUT", "4s")]).unwrap();
+    // Another publisher has no such setting.
+    let stdout = ("APP__OUTBOUND__PUBLISHER", "stdout");
+    let text = &texts(&[stdout, ("APP__OUTBOX__RELAY__LEASE", "2s")])[0];
+    assert!(text.ends_with("set it to 3s or more"), "{text}");
+}
+
+#[test]
+fn durations_are_shown_in_days_hours_minutes_and_seconds() {
+    let shown = Settings::default().redacted().unwrap();
+    for line in ["published = \"30d\"", "inbox = \"31d\"", "grace = \"25s\"", "notify_interval = \"20ms\""] {
+        assert!(shown.lines().any(|shown| shown == line), "{line} is missing in\n{shown}");
+    }
+}
+
+#[test]
+fn the_file_that_is_read_or_missed_is_named_with_its_profile() {
+    let (directory, mut sources) = sources("", &[]);
+    let file = sources.settings_file();
+    assert_eq!((file.profile.as_deref(), file.found), (Some("test"), true));
+    assert_eq!(file.path, directory.path().join("test.toml"));
+    assert!(
+        file.to_string().starts_with("profile \"test\", file \"") && file.to_string().ends_with("(read)"),
+        "{file}"
+    );
+    sources.profile = "tset".to_owned();
+    let file = sources.settings_file();
+    assert!(!file.found && file.to_string().ends_with("tset.toml\" (looked for and missing)"), "{file}");
+    sources.file = Some("relative.toml".into());
+    let file = sources.settings_file();
+    assert!(file.profile.is_none() && file.path.is_absolute(), "{file:?}");
+}
+
 #[test]
 fn a_misspelt_variable_is_an_unknown_key() {
     assert_eq!(problems("", &[("APP__OUTBOX__RELAY__WROKERS", "3")]), ["outbox.relay.wrokers"]);

@@ -2,7 +2,7 @@
 
 use std::io::IsTerminal;
 
-use adapter_outbound::amqp::LOG_DIRECTIVE;
+use adapter_outbound::amqp::{LOG_DIRECTIVE, QUIET_DIRECTIVE};
 use application_core::SettingProblem;
 use serde::{Deserialize, Serialize};
 use tracing_subscriber::{EnvFilter, Layer, layer::SubscriberExt, util::SubscriberInitExt};
@@ -38,18 +38,17 @@ impl LogSettings {
     /// Everything that is wrong.
     #[must_use]
     pub fn problems(&self) -> Vec<SettingProblem> {
-        let invalid = EnvFilter::try_new(&self.filter).err();
-        invalid
-            .map(|error| SettingProblem::new("filter", format!("{:?}", self.filter), error.to_string()))
-            .into_iter()
-            .collect()
+        let Err(error) = EnvFilter::try_new(&self.filter) else { return Vec::new() };
+        let bound = format!("it must be directives such as info,adapter_outbound=debug ({error})");
+        vec![SettingProblem::new("filter", format!("{:?}", self.filter), bound)]
     }
 }
 
 /// Starts logging; a second call changes nothing.
 pub fn start_logs(settings: &LogSettings) {
-    // The AMQP client would log returned messages with their content (rule R29).
-    let filter = format!("{},{LOG_DIRECTIVE}", settings.filter);
+    // The first keeps the AMQP client's repetitions out unless they are asked for. The last holds whatever was asked for:
+    // the client would log returned messages with their content (rule R29).
+    let filter = format!("{QUIET_DIRECTIVE},{},{LOG_DIRECTIVE}", settings.filter);
     let filter = EnvFilter::try_new(filter).unwrap_or_else(|_| EnvFilter::new("info"));
     let lines =
         tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal());

@@ -103,30 +103,24 @@ impl Broker {
     ) -> impl Future<Output = ()> + Send + 'static {
         let (amqp, readiness) = (self.amqp.clone(), Arc::clone(&self.topology));
         async move {
-            let mut waiting = Some(known.drop_guard());
+            let (mut waiting, mut told) = (Some(known.drop_guard()), None);
             let Some(amqp) = amqp else { return };
             while !cancel.is_cancelled() {
-                let mut pause = TOPOLOGY_PAUSE;
-                match amqp.prepare_topology().await {
-                    Ok(problems) => {
+                let pause = match look(&amqp).await {
+                    Look::NoAnswer { problem } => {
+                        if problem.is_some() {
+                            tell(&mut told, problem.as_deref());
+                        }
+                        TOPOLOGY_PAUSE
+                    }
+                    Look::Answered(problem) => {
                         waiting = None;
-                        readiness.set(problems.first().map(ToString::to_string));
-                        if problems.is_empty() {
-                            pause = TOPOLOGY_INTERVAL;
-                        }
-                        for problem in problems {
-                            tracing::error!(%problem, "something is missing on the broker");
-                        }
+                        tell(&mut told, problem.as_deref());
+                        let pause = if problem.is_some() { TOPOLOGY_PAUSE } else { TOPOLOGY_INTERVAL };
+                        readiness.set(problem);
+                        pause
                     }
-                    Err(error) => {
-                        // Without a connection nothing was looked at, and nothing can be published either.
-                        if !matches!(error, TopologyError::Unavailable { .. }) {
-                            waiting = None;
-                            readiness.set(Some(with_causes(&error)));
-                        }
-                        tracing::error!(error = with_causes(&error), "the broker's topology is not as it must be");
-                    }
-                }
+                };
                 tokio::select! {
                     () = cancel.cancelled() => {}
                     () = tokio::time::sleep(pause) => {}
@@ -141,6 +135,42 @@ impl Broker {
             amqp.close(within).await;
         }
     }
+}
+
+/// What a look at the exchanges and queues gave.
+enum Look {
+    /// Nothing was looked at. Without a connection that is no problem of its own: whoever keeps it tells, and nothing can
+    /// be published either.
+    NoAnswer { problem: Option<String> },
+    /// What is wrong; none: all stands.
+    Answered(Option<String>),
+}
+
+async fn look(amqp: &OutboxMessagePublishAdapter) -> Look {
+    match amqp.prepare_topology().await {
+        Ok(problems) => {
+            let problems: Vec<_> = problems.iter().map(ToString::to_string).collect();
+            Look::Answered((!problems.is_empty()).then(|| problems.join("; ")))
+        }
+        Err(error @ TopologyError::Unavailable { .. }) => {
+            tracing::debug!(error = with_causes(&error), "the broker's topology was not looked at");
+            let connected = amqp.check().await.is_ok();
+            Look::NoAnswer { problem: connected.then(|| with_causes(&error)) }
+        }
+        Err(error) => Look::Answered(Some(with_causes(&error))),
+    }
+}
+
+/// One line when the problem changes, and one when it is gone.
+fn tell(told: &mut Option<String>, problem: Option<&str>) {
+    if told.as_deref() == problem {
+        return;
+    }
+    match problem {
+        Some(problem) => tracing::error!(problem, "the broker's topology is not as it must be"),
+        None => tracing::info!("the broker's topology is as it must be again"),
+    }
+    *told = problem.map(ToOwned::to_owned);
 }
 
 impl fmt::Debug for Broker {

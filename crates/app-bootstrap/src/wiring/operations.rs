@@ -8,7 +8,7 @@ use application_core::{ports::ReadinessCheck, usecases::OperateOutboxUseCase};
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::broker::Broker;
+use super::{broker::Broker, listen_error};
 use crate::{cli::expected_versions, error::BootstrapError, outbox_config::OutboxConfig, settings::Settings};
 
 pub(super) fn checks(database: &Database, broker: &Broker) -> Vec<Arc<dyn ReadinessCheck>> {
@@ -30,12 +30,13 @@ pub(super) async fn serve(
     let operations = &settings.operations;
     operations.check()?;
     let forever = CancellationToken::new();
-    let server = bind("health", operations.health_listen).await?;
+    let failed = |setting| move |source| listen_error(setting, source);
+    let server = bind("health", operations.health_listen).await.map_err(failed("operations.health_listen"))?;
     let health = health_router(checks.to_vec(), OutboxConfig::clock(), HealthPolicy::default())
         .merge(metrics_router(Arc::new(move || metrics.render())));
     tokio::spawn(server.serve(health, operations.limits(), forever.clone(), settings.service.grace));
     if let Some(listen) = operations.ops_listen {
-        let server = bind("ops", listen).await?;
+        let server = bind("ops", listen).await.map_err(failed("operations.ops_listen"))?;
         let router = ops_router(operate, OpsAccess::new(operations.ops_token.as_ref()));
         tokio::spawn(server.serve(router, operations.limits(), forever, settings.service.grace));
     }

@@ -50,11 +50,16 @@ impl fmt::Display for EventId {
     }
 }
 
+/// A text that is no identity of an event.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no event id: it must be a UUID, for example 0198c5a0-0000-7000-8000-000000000001")]
+pub struct InvalidEventId(String);
+
 impl FromStr for EventId {
-    type Err = uuid::Error;
+    type Err = InvalidEventId;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Uuid::parse_str(text).map(Self)
+        Uuid::parse_str(text).map(Self).map_err(|_unspecific| InvalidEventId(text.to_owned()))
     }
 }
 

@@ -21,7 +21,7 @@ pub use event::OutboxEvent;
 pub use failure::{FailureClass, PublishFailure, UnknownClass, storable};
 pub use headers::EventHeaders;
 pub use history::OnPublish;
-pub use identity::{AggregateId, AggregateType, EventId, EventType, HolderName, LaneId, Sequence};
+pub use identity::{AggregateId, AggregateType, EventId, EventType, HolderName, InvalidEventId, LaneId, Sequence};
 pub use invalid::{EventField, InvalidEvent};
 pub use lease::{
     ClaimRequest, ClaimScope, ConfirmedRun, DeadHeadPolicy, FailedOutcome, FailedRun, LeaseToken, Run, Settlement,

@@ -36,7 +36,7 @@ pub struct OutboxEventState {
     pub published_at: Option<OffsetDateTime>,
     /// When it is due; none while it is leased, blocked or settled.
     pub due_at: Option<OffsetDateTime>,
-    /// Class and reason of the last failure.
+    /// Class and reason of the last failure; of a published event it is history, until a replay clears it.
     pub last_error: Option<String>,
     /// When it was skipped or discarded.
     pub resolved_at: Option<OffsetDateTime>,

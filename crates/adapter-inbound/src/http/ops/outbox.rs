@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use application_core::{
     outbox::{
-        AggregateId, AggregateType, Attribution, EventAction, EventId, EventType, FailureClass, OperatorName,
-        OutboxEventStatus, Reason, UnknownAction,
+        AggregateId, AggregateType, Attribution, EventAction, EventId, EventType, FailureClass, InvalidEventId,
+        OperatorName, OutboxEventStatus, Reason, UnknownAction,
     },
     ports::EventFilter,
     usecases::{OperateError, OperateOutboxUseCase},
@@ -141,7 +141,7 @@ fn attribution(action: EventAction, body: &[u8]) -> Answer<Attribution> {
 }
 
 fn event_id(text: &str) -> Answer<EventId> {
-    text.parse().map_err(|error| bad_request(format!("{text:?} is no event id: {error}")))
+    text.parse().map_err(|error: InvalidEventId| bad_request(error.to_string()))
 }
 
 fn limit(limit: Option<u32>) -> Answer<u32> {

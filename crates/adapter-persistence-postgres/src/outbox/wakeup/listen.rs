@@ -83,7 +83,7 @@ struct Listener<F> {
 
 impl<F: Fn() + Send + Sync + 'static> Listener<F> {
     async fn run(self) {
-        let mut pause = self.settings.first_pause;
+        let (mut pause, mut told) = (self.settings.first_pause, false);
         loop {
             let lost = match self.connect().await {
                 Ok(mut listener) => {
@@ -91,13 +91,20 @@ impl<F: Fn() + Send + Sync + 'static> Listener<F> {
                     self.shared.connections.fetch_add(1, Ordering::Relaxed);
                     self.shared.connected.store(true, Ordering::Relaxed);
                     (self.on_wake)();
+                    if std::mem::take(&mut told) {
+                        tracing::info!("the listener is connected again");
+                    }
                     let lost = self.listen(&mut listener).await;
                     self.shared.connected.store(false, Ordering::Relaxed);
                     lost
                 }
                 Err(error) => error,
             };
-            tracing::warn!(error = with_causes(&lost), "the listener connects again");
+            if std::mem::replace(&mut told, true) {
+                tracing::debug!(error = with_causes(&lost), "the listener is still not connected");
+            } else {
+                tracing::warn!(error = with_causes(&lost), "the listener connects again");
+            }
             tokio::time::sleep(pause).await;
             pause = pause.saturating_mul(2).min(self.settings.longest_pause);
         }

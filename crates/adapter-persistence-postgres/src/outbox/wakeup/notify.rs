@@ -83,17 +83,24 @@ struct Sender {
 impl Sender {
     async fn run(self) {
         let mut connection = None;
-        let mut pause = self.settings.first_pause;
+        let (mut pause, mut told) = (self.settings.first_pause, false);
         loop {
             self.asked.notified().await;
             match self.send(&mut connection).await {
                 Ok(()) => {
                     self.sent.fetch_add(1, Ordering::Relaxed);
                     pause = self.settings.first_pause;
+                    if std::mem::take(&mut told) {
+                        tracing::info!("other processes are woken again");
+                    }
                     tokio::time::sleep(self.settings.notify_interval).await;
                 }
                 Err(error) => {
-                    tracing::warn!(error = with_causes(&error), "other processes could not be woken");
+                    if std::mem::replace(&mut told, true) {
+                        tracing::debug!(error = with_causes(&error), "other processes still cannot be woken");
+                    } else {
+                        tracing::warn!(error = with_causes(&error), "other processes could not be woken");
+                    }
                     // They poll meanwhile; the wake-up is still owed.
                     connection = None;
                     self.asked.notify_one();

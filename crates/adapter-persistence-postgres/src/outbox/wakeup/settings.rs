@@ -15,17 +15,17 @@ pub struct WakeupSettings {
     /// The channel of NOTIFY and LISTEN: 1 to 63 bytes, lower-case letters, digits and underscores.
     pub channel: String,
     /// The shortest time between two NOTIFYs of this process; 1 ms to 1 min.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::setting_duration")]
     pub notify_interval: Duration,
     /// How often a silent LISTEN connection is asked whether it still lives; 100 ms to 10 min. A connection that was
     /// dropped silently is noticed within twice this time.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::setting_duration")]
     pub keepalive: Duration,
     /// The wait before the second try to connect; doubled up to `longest_pause`; 10 ms to 1 min.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::setting_duration")]
     pub first_pause: Duration,
     /// The longest wait between tries to connect; `first_pause` to 10 min.
-    #[serde(with = "humantime_serde")]
+    #[serde(with = "crate::setting_duration")]
     pub longest_pause: Duration,
 }
 
