@@ -7,6 +7,17 @@ pub(super) const SAMPLE: &str = "crates/sample-portfolio";
 pub(super) const FILES: &[&str] = &[
     SAMPLE,
     "crates/app-bootstrap/src/contexts/portfolio.rs",
+    "docs/tutorial.ko.md",
+    "docs/tutorial.md",
+    "docs/events/asyncapi.json",
+    "docs/events/golden/WorkLogCancelled.v1.json",
+    "docs/events/golden/WorkLogCompleted.v1.json",
+    "docs/events/golden/WorkLogReserved.v1.json",
+    "docs/events/golden/WorkLogStarted.v1.json",
+    "docs/events/schemas/WorkLogCancelled.v1.json",
+    "docs/events/schemas/WorkLogCompleted.v1.json",
+    "docs/events/schemas/WorkLogReserved.v1.json",
+    "docs/events/schemas/WorkLogStarted.v1.json",
     "migrations/app/V1__work_log.sql",
     "migrations/app/V2__work_log_idempotency.sql",
     "migrations/app/V3__portfolio_minutes.sql",
@@ -30,7 +41,7 @@ pub(super) const FILES: &[&str] = &[
 
 /// Of a file an entry of a list.
 pub(super) const LISTS: &[(&str, &str)] = &[
-    ("crates/app-bootstrap/src/contexts.rs", "portfolio::context"),
+    ("crates/app-bootstrap/src/contexts.rs", "portfolio::CONTEXT"),
     ("xtask/src/arch/table.rs", "\"sample-portfolio\""),
 ];
 
@@ -56,7 +67,6 @@ pub(super) const EDITS: &[(&str, &str, &str)] = &[
     ("xtask/src/lib.rs", "pub mod chaos;\n", ""),
     ("xtask/src/lib.rs", "pub mod demo;\n", ""),
     ("xtask/src/names/mapping.rs", "    \"CreateWorkLog\",\n    \"WorkLogReservedIntegrationEvent\",\n", ""),
-    ("xtask/src/names/mapping.rs", "    \"event_payload_pii_contract\",\n", ""),
     ("xtask/src/names/mapping.rs", "    \"create_work_log_outbox\",\n", ""),
     (
         "README.md",
@@ -79,8 +89,10 @@ pub(super) const EDITS: &[(&str, &str, &str)] = &[
     ),
     ("README.md", "    boot --> sample[\"sample-portfolio: the domain to replace\"]\n", ""),
     ("README.md", "    sample --> core\n", ""),
+    ("docs/SUMMARY.md", "- [Ten minutes: your first own event](tutorial.md)\n- [10분 튜토리얼](tutorial.ko.md)\n", ""),
+    ("docs/README.md", "| [Ten minutes](tutorial.md) ([한국어](tutorial.ko.md)) | from a clone to your first own event |\n", ""),
     ("docs/architecture.md", "    boot --> sample[sample-portfolio]\n", ""),
-    ("docs/architecture.md", "    sample --> core\n    sample -. its adapter module only .-> pg\n", ""),
+    ("docs/architecture.md", "    sample --> core\n    sample -. its integration events only .-> events\n    sample -. its adapter module only .-> pg\n", ""),
     (
         "docs/architecture.md",
         "| `tests` | contract and system tests, the demo, chaos |",
