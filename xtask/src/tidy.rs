@@ -79,6 +79,7 @@ pub fn check(root: &Path) -> Result<Report, Error> {
     report.merge(test_code::check(&rust, ALLOWED));
     report.merge(links::check(&markdown, root));
     report.merge(links::check_book(&markdown, &rust));
+    report.merge(links::check_translations(&markdown));
     report.merge(adr::check(&markdown, &index));
     report.merge(claims::check(&markdown, &index));
     report.merge(workflows::check(&text));

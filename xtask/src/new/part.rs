@@ -77,7 +77,7 @@ impl Part {
         let of = match kind.option() {
             None => None,
             Some(option) => {
-                let text = value(option)?;
+                let text = value(option)?.as_str();
                 let text = if kind == Kind::Adapter { text.strip_suffix("Port").unwrap_or(text) } else { text };
                 Some(Words::try_new(option, text)?)
             }

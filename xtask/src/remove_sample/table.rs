@@ -31,6 +31,7 @@ pub(super) const FILES: &[&str] = &[
     "tests/system/faults.rs",
     "tests/system/runbooks.rs",
     "tests/system/operations.rs",
+    "tests/system/pages.rs",
     "tests/system/outbox_reaper_wiring.rs",
     "tests/system/relays.rs",
     "tests/system/stopping.rs",
@@ -59,7 +60,7 @@ pub(super) const EDITS: &[(&str, &str, &str)] = &[
     ),
     (
         "tests/system/main.rs",
-        "mod faults;\nmod operations;\nmod outbox_reaper_wiring;\nmod relays;\nmod runbooks;\nmod stopping;\nmod world;\n",
+        "mod faults;\nmod operations;\nmod outbox_reaper_wiring;\nmod pages;\nmod relays;\nmod runbooks;\nmod stopping;\nmod world;\n",
         "",
     ),
     ("xtask/src/command.rs", "    crate::chaos::COMMAND,\n", ""),
@@ -85,6 +86,11 @@ pub(super) const EDITS: &[(&str, &str, &str)] = &[
         "curl -i -X POST localhost:8080/portfolios/8b8ad1f5-9a5c-4d0e-9d63-6a3a6f0f7a11/work-logs \\\n  \
          -H 'content-type: application/json' -H 'idempotency-key: 1' \\\n  \
          -d '{\"title\":\"Write the first page\",\"plannedMinutes\":30}'\n",
+        "",
+    ),
+    (
+        "README.md",
+        "curl localhost:8080/portfolios/8b8ad1f5-9a5c-4d0e-9d63-6a3a6f0f7a11/minutes   # the consumer's effect\n",
         "",
     ),
     ("README.md", "    boot --> sample[\"sample-portfolio: the domain to replace\"]\n", ""),

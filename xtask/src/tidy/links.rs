@@ -1,6 +1,6 @@
 //! Links of the documents into the workspace, and the book that holds the pages.
 
-use std::path::Path;
+use std::{collections::BTreeSet, path::Path};
 
 use crate::{
     Report, markdown,
@@ -62,13 +62,40 @@ pub(super) fn check_book(markdown: &[SourceFile], rust: &[SourceFile]) -> Report
     report
 }
 
+/// A translation, `page.ko.md`, tells its readers to type what the original does.
+pub(super) fn check_translations(markdown: &[SourceFile]) -> Report {
+    let mut report = Report::default();
+    let mut translations = 0;
+    for file in markdown {
+        let Some(stem) = file.path.strip_suffix(".ko.md") else { continue };
+        translations += 1;
+        let original = markdown.iter().find(|other| other.path == format!("{stem}.md"));
+        match original {
+            None => report.problem(format!("{}: translates no page", file.path)),
+            Some(original) if commands(&original.text) != commands(&file.text) => {
+                report.problem(format!("{}: has other commands than {}", file.path, original.path));
+            }
+            Some(_) => {}
+        }
+    }
+    report.note(format!("{translations} translations have the commands of their originals or are listed above"));
+    report
+}
+
+/// The lines of the blocks for a shell, without comments, in any order: a translation may divide them otherwise.
+fn commands(text: &str) -> BTreeSet<&str> {
+    let fences = markdown::fences(text).into_iter().filter(|fence| fence.language == "sh");
+    let lines = fences.flat_map(|fence| fence.lines).map(|(_, line)| line.split(" #").next().unwrap_or_default());
+    lines.map(str::trim).filter(|line| !line.is_empty()).collect()
+}
+
 fn is_relative(target: &str) -> bool {
     !target.is_empty() && !target.starts_with('#') && !target.contains("://") && !target.starts_with("mailto:")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{check, check_book};
+    use super::{check, check_book, check_translations};
     use crate::{tidy::file, workspace};
 
     fn problems(path: &str, text: &str) -> Vec<String> {
@@ -104,6 +131,22 @@ mod tests {
         let summary = file("docs/SUMMARY.md", "- [A](guides/a.md)\n");
         let pages = [summary, file("docs/guides/a.md", "# A"), file("docs/b.md", "# B"), file("README.md", "# C")];
         assert_eq!(check_book(&pages, &[]).problems(), ["docs/b.md: is not in docs/SUMMARY.md"]);
+    }
+
+    #[test]
+    fn translation_with_another_command_or_without_an_original_fails() {
+        let page = |path: &str, command: &str| file(path, &format!("```sh\n{command}  # words\n```\n"));
+        let pages = [
+            page("README.md", "cargo xtask check"),
+            page("README.ko.md", "cargo xtask check"),
+            page("docs/a.md", "app serve"),
+            page("docs/a.ko.md", "app relay"),
+            page("docs/b.ko.md", ""),
+        ];
+        assert_eq!(
+            check_translations(&pages).problems(),
+            ["docs/a.ko.md: has other commands than docs/a.md", "docs/b.ko.md: translates no page"]
+        );
     }
 
     #[test]
