@@ -100,7 +100,7 @@ fn settings_on_the_pages_can_be_used() {
 /// The value behind the only line of the manifests that begins so.
 fn manifest(key: &str) -> &str {
     let mut found = MANIFESTS.lines().filter_map(|line| line.trim().strip_prefix(key));
-    let value = found.next().unwrap_or_else(|| panic!("no {key}"));
+    let value = found.next().expect("a line that begins so");
     assert!(found.next().is_none(), "{key} is there twice");
     value.trim()
 }
@@ -125,7 +125,8 @@ fn the_example_manifests_fit_the_settings_and_the_listeners() {
     let allowed: u64 = manifest("terminationGracePeriodSeconds:").parse().expect("seconds");
     assert!(allowed >= before + grace + 5, "{allowed} s are too few for {before} s, {grace} s and closing");
     for (name, listener) in [("http", settings.http.listen), ("health", settings.operations.health_listen)] {
-        let port = lines.windows(2).find(|pair| pair[0] == format!("- name: {name}") && pair[1].starts_with("containerPort"));
+        let port =
+            lines.windows(2).find(|pair| pair[0] == format!("- name: {name}") && pair[1].starts_with("containerPort"));
         assert_eq!(port.expect("a port")[1], format!("containerPort: {}", listener.port()));
         assert!(listener.ip().is_unspecified(), "{name} faces the cluster");
     }

@@ -8,7 +8,9 @@ use std::{
 use adapter_outbound::{amqp::EVENT_HEADER_PREFIX, envelope::EnvelopeFormat};
 use app_bootstrap::contexts::event_contracts;
 use application_core::{
-    outbox::{AggregateId, AggregateType, EventHeaders, EventType, OutboxEvent, Payload, Sequence, headers::TRACEPARENT},
+    outbox::{
+        AggregateId, AggregateType, EventHeaders, EventType, OutboxEvent, Payload, Sequence, headers::TRACEPARENT,
+    },
     ports::MessagePublishPort,
 };
 use serde_json::Value;

@@ -6,10 +6,8 @@ use system_tests::AppProcess;
 
 use crate::world::{Outcome, PATIENCE, World, read, run};
 
-const PAGES: [(&str, &str); 2] = [
-    ("README.md", include_str!("../../README.md")),
-    ("docs/tutorial.md", include_str!("../../docs/tutorial.md")),
-];
+const PAGES: [(&str, &str); 2] =
+    [("README.md", include_str!("../../README.md")), ("docs/tutorial.md", include_str!("../../docs/tutorial.md"))];
 
 /// The commands of a page's blocks for a shell: continued lines in one, comments left out.
 fn commands(page: &str) -> Vec<Vec<String>> {

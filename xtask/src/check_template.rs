@@ -127,8 +127,9 @@ mod tests {
     use super::{AGGREGATE, WAYS, chosen, commit, copy};
     use crate::{
         command::COMMANDS,
-        markdown, workspace,
+        markdown,
         tree::{Tree, fixture::planted, git, require_clean},
+        workspace,
     };
 
     #[test]

@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use crate::{
-    Error, arch, bench, check, check_template, dev, events, migrate, names, new, output, remove_sample, rename, template_diff, test,
-    tidy,
+    Error, arch, bench, check, check_template, dev, events, migrate, names, new, output, remove_sample, rename,
+    template_diff, test, tidy,
 };
 
 /// A command of `cargo xtask`.

@@ -90,7 +90,8 @@ mod tests {
         SourceFile { path: path.to_owned(), text: text.to_owned() }
     }
 
-    const DECLARED: &str = "impl IntegrationEvent for Placed {} #[cfg(test)] mod tests { impl IntegrationEvent for X {} }";
+    const DECLARED: &str =
+        "impl IntegrationEvent for Placed {} #[cfg(test)] mod tests { impl IntegrationEvent for X {} }";
 
     #[test]
     fn event_that_its_own_crate_does_not_list_fails() {

@@ -80,7 +80,7 @@ pub fn anchors(text: &str) -> impl Iterator<Item = String> {
     headings.map(|heading| {
         let words = heading.trim_start_matches('#').trim().to_lowercase();
         let kept = words.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
-        kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+        kept.map(|c| if c == ' ' { '-' } else { c }).collect::<String>()
     })
 }
 

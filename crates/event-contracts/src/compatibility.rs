@@ -32,7 +32,8 @@ fn compare(path: &str, published: &Value, derived: &Value, found: &mut Vec<Strin
     }
     let taken_apart = |keyword: &str| {
         ANNOTATIONS.contains(&keyword)
-            || TAKEN_APART.contains(&keyword) && (keyword != "items" || old.contains_key("items") == new.contains_key("items"))
+            || TAKEN_APART.contains(&keyword)
+                && (keyword != "items" || old.contains_key("items") == new.contains_key("items"))
     };
     let keywords = old.keys().chain(new.keys().filter(|keyword| !old.contains_key(*keyword)));
     for keyword in keywords.filter(|keyword| !taken_apart(keyword)) {

@@ -68,10 +68,8 @@ fn channel(contract: &EventContract, stems: &[String]) -> Result<Value, Document
     let route = Route::compile(&RouteSettings::default(), "route")
         .map_err(|problems| undescribed(format!("{} settings of the route are wrong", problems.len())))?;
     let target = route.resolve(&event(contract)?).map_err(|failure| undescribed(failure.reason().to_owned()))?;
-    let messages: Map<String, Value> = stems
-        .iter()
-        .map(|stem| (stem.clone(), json!({ "$ref": format!("#/components/messages/{stem}") })))
-        .collect();
+    let messages: Map<String, Value> =
+        stems.iter().map(|stem| (stem.clone(), json!({ "$ref": format!("#/components/messages/{stem}") }))).collect();
     Ok(json!({
         "address": target.routing_key,
         "messages": messages,

@@ -25,7 +25,9 @@ pub fn check_commands(documents: &[SourceFile], index: &Index) -> Report {
                 }
             }
         }
-        for (line, code) in markdown::fences(&document.text).iter().filter(|fence| fence.language == "sh").flat_map(in_shell) {
+        for (line, code) in
+            markdown::fences(&document.text).iter().filter(|fence| fence.language == "sh").flat_map(in_shell)
+        {
             commands += 1;
             if let Some(what) = missing_command(&code, index) {
                 report.problem(format!("{}:{line}: {what}", document.path));

@@ -182,7 +182,10 @@ impl Aggregate {
                 ("Event", event.as_str().to_owned()),
                 ("EVENT", event.joined('_').to_ascii_uppercase()),
                 ("event-kebab", event.joined('-')),
-                ("previous", before.map_or_else(|| "None".to_owned(), |before| format!("Some(Self::{})", before.as_str()))),
+                (
+                    "previous",
+                    before.map_or_else(|| "None".to_owned(), |before| format!("Some(Self::{})", before.as_str())),
+                ),
             ])
         });
         values.collect()

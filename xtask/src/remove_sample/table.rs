@@ -96,9 +96,17 @@ pub(super) const EDITS: &[(&str, &str, &str)] = &[
     ("README.md", "    boot --> sample[\"sample-portfolio: the domain to replace\"]\n", ""),
     ("README.md", "    sample --> core\n", ""),
     ("docs/SUMMARY.md", "- [Ten minutes: your first own event](tutorial.md)\n- [10분 튜토리얼](tutorial.ko.md)\n", ""),
-    ("docs/README.md", "| [Ten minutes](tutorial.md) ([한국어](tutorial.ko.md)) | from a clone to your first own event |\n", ""),
+    (
+        "docs/README.md",
+        "| [Ten minutes](tutorial.md) ([한국어](tutorial.ko.md)) | from a clone to your first own event |\n",
+        "",
+    ),
     ("docs/architecture.md", "    boot --> sample[sample-portfolio]\n", ""),
-    ("docs/architecture.md", "    sample --> core\n    sample -. its integration events only .-> events\n    sample -. its adapter module only .-> pg\n", ""),
+    (
+        "docs/architecture.md",
+        "    sample --> core\n    sample -. its integration events only .-> events\n    sample -. its adapter module only .-> pg\n",
+        "",
+    ),
     (
         "docs/architecture.md",
         "| `tests` | contract and system tests, the demo, chaos |",

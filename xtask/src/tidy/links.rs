@@ -42,7 +42,8 @@ const COMPILED: &str = "tests/src/pages.rs";
 /// Every page below `docs` is in the book, and Rust on a page is a documentation test.
 pub(super) fn check_book(markdown: &[SourceFile], rust: &[SourceFile]) -> Report {
     let mut report = Report::default();
-    let text = |files: &[SourceFile], path: &str| files.iter().find(|file| file.path == path).map(|file| file.text.clone());
+    let text =
+        |files: &[SourceFile], path: &str| files.iter().find(|file| file.path == path).map(|file| file.text.clone());
     let summary = text(markdown, SUMMARY).unwrap_or_default();
     let listed: Vec<&str> = summary.lines().flat_map(markdown::links).collect();
     let compiled = text(rust, COMPILED).unwrap_or_default();
@@ -53,7 +54,8 @@ pub(super) fn check_book(markdown: &[SourceFile], rust: &[SourceFile]) -> Report
         if !listed.contains(&page) {
             report.problem(format!("{}: is not in {SUMMARY}", file.path));
         }
-        let has_rust = markdown::fences(&file.text).iter().any(|fence| matches!(fence.language, "rust" | "rust,no_run"));
+        let has_rust =
+            markdown::fences(&file.text).iter().any(|fence| matches!(fence.language, "rust" | "rust,no_run"));
         if has_rust && !compiled.contains(&format!("/{}\"", file.path)) {
             report.problem(format!("{}: has Rust that {COMPILED} does not compile", file.path));
         }

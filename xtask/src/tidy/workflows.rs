@@ -10,7 +10,8 @@ pub(super) fn check(files: &[SourceFile]) -> Report {
     let workflows: Vec<&SourceFile> = files.iter().filter(|file| file.path.starts_with(FOLDER)).collect();
     for file in &workflows {
         if !file.text.contains("\npermissions:\n  contents: read\n\n") {
-            report.problem(format!("{}: does not begin with `permissions: contents: read` and nothing else", file.path));
+            report
+                .problem(format!("{}: does not begin with `permissions: contents: read` and nothing else", file.path));
         }
         for (index, line) in file.text.lines().enumerate() {
             let used = line.trim_start().trim_start_matches("- ").strip_prefix("uses: ");
@@ -56,7 +57,11 @@ mod tests {
 
     #[test]
     fn workflow_that_may_write_or_does_not_say_fails() {
-        for text in ["name: x\n\njobs:\n", "permissions:\n  contents: write\n\n", "\npermissions:\n  contents: read\n  packages: write\n\n"] {
+        for text in [
+            "name: x\n\njobs:\n",
+            "permissions:\n  contents: write\n\n",
+            "\npermissions:\n  contents: read\n  packages: write\n\n",
+        ] {
             assert_eq!(problems(text).len(), 1, "{text}");
         }
         assert!(!check(&[file("README.md", HEAD)]).is_clean());
