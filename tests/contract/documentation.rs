@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use app_bootstrap::settings::{Settings, Sources};
 use serde_json::Value;
 
 use super::postgres::Postgres;
@@ -9,6 +10,11 @@ use super::postgres::Postgres;
 const METRICS: &str = include_str!("../../crates/app-bootstrap/src/telemetry/metrics.rs");
 const METRICS_PAGE: &str = include_str!("../../docs/metrics.md");
 const CONNECTOR: &str = include_str!("../../docs/examples/debezium-event-router.json");
+
+const CONTAINERFILE: &str = include_str!("../../docs/examples/Containerfile");
+const MANIFESTS: &str = include_str!("../../docs/examples/kubernetes.yaml");
+const PAGES_WITH_SETTINGS: [&str; 2] =
+    [include_str!("../../docs/guides/go-to-production.md"), include_str!("../../docs/guides/add-a-publisher.md")];
 
 /// Of each metric its type and labels.
 type Metrics = BTreeMap<String, (String, BTreeSet<String>)>;
@@ -73,4 +79,59 @@ async fn the_example_connector_names_columns_of_the_table() {
     let columns: BTreeSet<String> = postgres.sql().await.column::<String>(&query).await.into_iter().collect();
     let missing: Vec<_> = named.iter().filter(|name| !columns.contains(**name)).collect();
     assert!(missing.is_empty(), "{missing:?} of {columns:?}");
+}
+
+/// The blocks of settings on a page.
+fn settings_of(page: &str) -> impl Iterator<Item = &str> {
+    page.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap_or_default())
+}
+
+#[test]
+fn settings_on_the_pages_can_be_used() {
+    let mut blocks = 0;
+    for text in PAGES_WITH_SETTINGS.iter().flat_map(|page| settings_of(page)) {
+        blocks += 1;
+        let settings: Settings = toml::from_str(text).unwrap_or_else(|error| panic!("{error} in\n{text}"));
+        assert_eq!(settings.problems(), [], "{text}");
+    }
+    assert_eq!(blocks, 3, "blocks of settings");
+}
+
+/// The value behind the only line of the manifests that begins so.
+fn manifest(key: &str) -> &str {
+    let mut found = MANIFESTS.lines().filter_map(|line| line.trim().strip_prefix(key));
+    let value = found.next().expect("a line that begins so");
+    assert!(found.next().is_none(), "{key} is there twice");
+    value.trim()
+}
+
+#[test]
+fn the_example_manifests_fit_the_settings_and_the_listeners() {
+    let lines: Vec<&str> = MANIFESTS.lines().map(str::trim).collect();
+    let values = lines.windows(2).filter_map(|pair| {
+        let (name, value) = (pair[0].strip_prefix("- name: ")?, pair[1].strip_prefix("value: ")?);
+        Some((name.to_owned(), value.trim_matches('"').to_owned()))
+    });
+    let mut environment: BTreeMap<String, String> = values.collect();
+    assert!(environment.len() > 3, "{environment:?}");
+    assert!(lines.contains(&"- name: APP__SERVICE__INSTANCE"));
+    environment.insert("APP__SERVICE__INSTANCE".to_owned(), "app-5d9c7b-x2x2x".to_owned());
+    environment.insert("DATABASE_URL".to_owned(), "postgres://user:secret@db/app".to_owned());
+    environment.insert("AMQP_URL".to_owned(), "amqps://user:secret@broker/%2f".to_owned());
+    let settings = Sources { environment, ..Sources::default() }.load().expect("the environment of the manifests");
+
+    let (grace, before) = (settings.service.grace.as_secs(), 5);
+    assert_eq!(manifest("command: [\"sleep\","), format!("\"{before}\"]"));
+    let allowed: u64 = manifest("terminationGracePeriodSeconds:").parse().expect("seconds");
+    assert!(allowed >= before + grace + 5, "{allowed} s are too few for {before} s, {grace} s and closing");
+    for (name, listener) in [("http", settings.http.listen), ("health", settings.operations.health_listen)] {
+        let port =
+            lines.windows(2).find(|pair| pair[0] == format!("- name: {name}") && pair[1].starts_with("containerPort"));
+        assert_eq!(port.expect("a port")[1], format!("containerPort: {}", listener.port()));
+        assert!(listener.ip().is_unspecified(), "{name} faces the cluster");
+    }
+    assert!(settings.operations.ops_listen.is_some_and(|listener| listener.ip().is_loopback()));
+    let probed: BTreeSet<&str> = lines.iter().filter_map(|line| line.strip_prefix("path: ")).collect();
+    assert_eq!(probed, BTreeSet::from(["/livez", "/readyz"]));
+    assert!(CONTAINERFILE.contains("--path crates/app-bootstrap") && CONTAINERFILE.contains("USER 10001"));
 }

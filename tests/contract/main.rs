@@ -5,6 +5,8 @@
 mod claim_work;
 mod cost;
 mod documentation;
+mod event_documents;
+mod event_payload_pii_contract;
 mod lane_protocol;
 mod outbox_append_transactional_contract;
 mod outbox_message_publish_adapter;

@@ -2,7 +2,12 @@
 
 pub mod chaos;
 pub mod demo;
+pub mod event_documents;
 pub mod lane_protocol;
+
+// Their links lead from where the pages are, which only the tests do not mind.
+#[cfg(doctest)]
+pub mod pages;
 
 mod app_process;
 mod patience;

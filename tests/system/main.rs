@@ -5,6 +5,7 @@ mod commands;
 mod faults;
 mod operations;
 mod outbox_reaper_wiring;
+mod pages;
 mod relays;
 mod runbooks;
 mod sample_routes;

@@ -15,7 +15,7 @@ use crate::{
     Error, Report, arch,
     binaries::{self, Binaries},
     command::Command,
-    names, process, test, tidy, workspace,
+    events, names, process, test, tidy, workspace,
 };
 
 /// The command `check`.
@@ -78,6 +78,7 @@ pub fn run(root: &Path, options: Options) -> Result<u8, Error> {
     });
     let mut built = None;
     runner.step("build", |live| build(root, &targets, live, &mut built));
+    runner.step("events", |live| event_documents(root, built.as_ref(), live));
     runner.step("tests", |live| tests(root, &targets, built.as_ref(), live));
     if !options.fast {
         runner.step("pgbouncer", |live| pgbouncer(root, built.as_ref(), live));
@@ -157,6 +158,17 @@ fn build(root: &Path, targets: &Targets, live: &mut Live, built: &mut Option<Bin
         *built = Some(binaries);
     }
     Ok(end)
+}
+
+fn event_documents(root: &Path, built: Option<&Binaries>, live: &mut Live) -> Result<End, Error> {
+    let listed = events::check_listed(&workspace::files(root, &["rs"])?);
+    let Some(binaries) = built.filter(|_| listed.is_clean()) else {
+        let not_built = || End::NotRun("the build failed".to_owned());
+        return Ok(if listed.is_clean() { not_built() } else { End::of(&listed) });
+    };
+    let mut command = events::program(root, binaries)?;
+    command.arg("--check");
+    live.run(command)
 }
 
 fn tests(root: &Path, targets: &Targets, built: Option<&Binaries>, live: &mut Live) -> Result<End, Error> {

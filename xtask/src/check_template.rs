@@ -44,6 +44,8 @@ struct Way {
 }
 
 const RENAME: &[&str] = &["rename", "order-service"];
+/// As the tutorial and the guides say it.
+const AGGREGATE: &[&str] = &["new", "aggregate", "Invoice", "--context", "billing", "--events", "Issued,Paid"];
 const CHECK: &[&str] = &["check", "--fast"];
 
 const WAYS: &[Way] = &[
@@ -52,7 +54,10 @@ const WAYS: &[Way] = &[
         steps: &[
             RENAME,
             &["remove-sample"],
-            &["new", "aggregate", "Invoice", "--context", "billing", "--events", "Issued,Paid"],
+            AGGREGATE,
+            &["new", "port", "ExchangeRates", "--context", "billing"],
+            &["new", "adapter", "FixedRates", "--port", "ExchangeRates", "--context", "billing"],
+            &["new", "consumer", "Payments", "--event", "InvoicePaid", "--context", "billing"],
             CHECK,
         ],
     },
@@ -119,10 +124,12 @@ fn commit(folder: &Path) -> Result<(), Error> {
 
 #[cfg(test)]
 mod tests {
-    use super::{WAYS, chosen, commit, copy};
+    use super::{AGGREGATE, WAYS, chosen, commit, copy};
     use crate::{
         command::COMMANDS,
+        markdown,
         tree::{Tree, fixture::planted, git, require_clean},
+        workspace,
     };
 
     #[test]
@@ -138,6 +145,19 @@ mod tests {
     fn every_step_is_a_command() {
         for step in WAYS.iter().flat_map(|way| way.steps) {
             assert!(COMMANDS.iter().any(|command| command.name == step[0]), "{step:?}");
+        }
+    }
+
+    /// What a page tells its reader to make is what is made and checked here.
+    #[test]
+    fn pages_make_the_aggregate_that_is_checked() {
+        let said = format!("cargo xtask {}", AGGREGATE.join(" "));
+        for page in ["tutorial.md", "tutorial.ko.md", "guides/add-your-first-aggregate.md"] {
+            let Ok(text) = std::fs::read_to_string(workspace::root().join("docs").join(page)) else { continue };
+            let fences = markdown::fences(&text);
+            let lines = fences.iter().flat_map(|fence| &fence.lines).map(|(_, line)| *line);
+            let made: Vec<&str> = lines.filter(|line| line.starts_with("cargo xtask new")).collect();
+            assert_eq!(made, [said.as_str()], "{page}");
         }
     }
 

@@ -3,7 +3,8 @@
 use std::process::ExitCode;
 
 use crate::{
-    Error, arch, bench, check, check_template, dev, migrate, names, new, output, remove_sample, rename, test, tidy,
+    Error, arch, bench, check, check_template, dev, events, migrate, names, new, output, remove_sample, rename,
+    template_diff, test, tidy,
 };
 
 /// A command of `cargo xtask`.
@@ -31,10 +32,12 @@ pub const COMMANDS: &[Command] = &[
     arch::COMMAND,
     tidy::COMMAND,
     names::COMMAND,
+    events::COMMAND,
     rename::COMMAND,
     remove_sample::COMMAND,
     new::COMMAND,
     check_template::COMMAND,
+    template_diff::COMMAND,
 ];
 
 const USAGE: u8 = 64;

@@ -2,7 +2,10 @@
 
 use std::{io, path::PathBuf};
 
-use crate::{new::NewError, remove_sample::RemoveSampleError, rename::RenameError, tree::TreeError};
+use crate::{
+    new::NewError, remove_sample::RemoveSampleError, rename::RenameError, template_diff::TemplateDiffError,
+    tree::TreeError,
+};
 
 /// Why a command could not do its work. Findings of a check are no error: they are in its report.
 #[derive(Debug, thiserror::Error)]
@@ -89,6 +92,9 @@ pub enum Error {
     /// The sample was not removed.
     #[error(transparent)]
     RemoveSample(#[from] RemoveSampleError),
+    /// Nothing could be compared with the template.
+    #[error(transparent)]
+    TemplateDiff(#[from] TemplateDiffError),
 }
 
 impl Error {

@@ -50,6 +50,40 @@ pub fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
+/// A block of fenced code.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fence<'a> {
+    /// The words behind the fence: the language first.
+    pub language: &'a str,
+    /// Its lines, with their numbers from 1.
+    pub lines: Vec<(usize, &'a str)>,
+}
+
+/// All blocks of fenced code.
+#[must_use]
+pub fn fences(text: &str) -> Vec<Fence<'_>> {
+    let (mut found, mut open) = (Vec::new(), None::<Fence<'_>>);
+    for (index, line) in text.lines().enumerate() {
+        match (line.trim_start().strip_prefix("```"), &mut open) {
+            (Some(language), None) => open = Some(Fence { language: language.trim(), lines: Vec::new() }),
+            (Some(_), Some(_)) => found.extend(open.take()),
+            (None, Some(fence)) => fence.lines.push((index + 1, line)),
+            (None, None) => {}
+        }
+    }
+    found
+}
+
+/// What a link behind `#` calls the headings of the text.
+pub fn anchors(text: &str) -> impl Iterator<Item = String> {
+    let headings = prose(text).filter_map(|(_, line)| line.strip_prefix('#'));
+    headings.map(|heading| {
+        let words = heading.trim_start_matches('#').trim().to_lowercase();
+        let kept = words.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+        kept.map(|c| if c == ' ' { '-' } else { c }).collect::<String>()
+    })
+}
+
 /// All tables of the text.
 #[must_use]
 pub fn tables(text: &str) -> Vec<Table> {
@@ -149,7 +183,7 @@ pub fn section<'a>(text: &'a str, title: &str) -> Option<&'a str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{codes, links, section, tables};
+    use super::{Fence, anchors, codes, fences, links, section, tables};
 
     #[test]
     fn tables_are_read_with_their_lines() {
@@ -172,6 +206,13 @@ mod tests {
         assert_eq!(codes("see `a` and `b::c`."), ["a", "b::c"]);
         assert_eq!(links("[a](b.md) ![c](d/e.svg \"t\") `[f](g)` [h](<i j>)"), ["b.md", "d/e.svg", "i"]);
         assert_eq!(links("[ref]: other.md"), ["other.md"]);
+    }
+
+    #[test]
+    fn fenced_code_and_headings_are_found() {
+        let text = "# A `b`, C-d!\n```rust,ignore\n# no heading\n```\n## 한국어 판\n";
+        assert_eq!(fences(text), [Fence { language: "rust,ignore", lines: vec![(3, "# no heading")] }]);
+        assert_eq!(anchors(text).collect::<Vec<_>>(), ["a-b-c-d", "한국어-판"]);
     }
 
     #[test]

@@ -1,30 +1,40 @@
-//! `new`: makes a bounded context with its first aggregate, or a decision record, from the files in `templates/`.
+//! `new`: makes a bounded context with its first aggregate, a part of a context, or a decision record, from the files in
+//! `templates/`.
 //!
 //! The templates are the team's own to change; `new/template.rs` says what they may hold.
 
 mod adr;
 mod aggregate;
+mod part;
 mod template;
+mod words;
 
 use std::path::Path;
 
 pub use aggregate::Aggregate;
 pub use template::TemplateError;
+pub use words::Words;
+
+use part::{Kind, Part};
 
 use crate::{Error, command::Command, output, process, rename::NameError, tree::Tree, workspace};
 
 /// The command `new`.
 pub const COMMAND: Command = Command {
     name: "new",
-    arguments: "aggregate NAME --context NAME --events A,B | adr TITLE",
-    summary: "makes a context with its first aggregate, or a decision record, from templates/",
+    arguments: "aggregate|port|adapter|consumer NAME --context NAME … | adr TITLE",
+    summary: "makes a context with its first aggregate, a part of a context, or a decision record, from templates/",
     run: |arguments| {
         let root = workspace::root();
         let made = new(&root, arguments)?;
         output::say(&format!("made {}", made.join(", ")));
-        if arguments.first().is_some_and(|what| what == "aggregate") {
+        if arguments.first().is_some_and(|what| what != "adr") {
             process::output_of(process::cargo(&root).args(["fmt", "--all"]))?;
-            output::say("next: cargo xtask check --fast, then write down what the aggregate is about");
+            output::say("next: cargo xtask check --fast, then write down what it is about");
+        }
+        // A new context has events, and their contracts belong to it.
+        if arguments.first().is_some_and(|what| what == "aggregate") {
+            return process::status_of(process::cargo(&root).args(["xtask", "events"]));
         }
         Ok(0)
     },
@@ -71,6 +81,12 @@ pub enum NewError {
         /// The most allowed.
         most: usize,
     },
+    /// The context is not there.
+    #[error("there is no context `{0}`; `cargo xtask new aggregate` makes one")]
+    NoContext(String),
+    /// A process calls one handler.
+    #[error("{0} registers a handler, and a process calls one: let that one call yours, or take it out")]
+    SecondHandler(String),
     /// Something of that name is there.
     #[error("{0} exists; choose another name")]
     Exists(String),
@@ -109,11 +125,14 @@ pub fn new(root: &Path, arguments: &[String]) -> Result<Vec<String>, Error> {
     let mut tree = Tree::read(root)?;
     match arguments.split_first().map(|(what, rest)| (what.as_str(), rest)) {
         Some(("aggregate", rest)) => Aggregate::parse(rest, &tree)?.add_to(&mut tree)?,
+        Some(("port", rest)) => Part::parse(Kind::Port, rest)?.add_to(&mut tree)?,
+        Some(("adapter", rest)) => Part::parse(Kind::Adapter, rest)?.add_to(&mut tree)?,
+        Some(("consumer", rest)) => Part::parse(Kind::Consumer, rest)?.add_to(&mut tree)?,
         Some(("adr", [title])) => adr::add_to(&mut tree, title, &adr::today()?)?,
         Some(("adr", [_, second, ..])) => return Err(unknown(second, "one TITLE; put it into quotation marks")),
         Some(("adr", [])) => return Err(NewError::Missing("TITLE").into()),
-        Some((what, _)) => return Err(unknown(what, "aggregate or adr")),
-        None => return Err(Error::MissingArgument { command: "new", expected: "aggregate or adr" }),
+        Some((what, _)) => return Err(unknown(what, "aggregate, port, adapter, consumer or adr")),
+        None => return Err(Error::MissingArgument { command: "new", expected: "aggregate, port, adapter, consumer or adr" }),
     }
     let made = tree.changed().into_iter().filter(|path| !root.join(path).exists()).map(str::to_owned).collect();
     tree.write(root)?;

@@ -109,8 +109,17 @@ pub fn rename(root: &Path, name: &str) -> Result<usize, Error> {
     Ok(tree.changed().len())
 }
 
-/// Every name of the table, replaced where it counts.
+/// Every name of the table, replaced where it counts; each must be somewhere.
 fn apply(tree: &mut Tree, name: &Name) -> Result<(), RenameError> {
+    match rename_tree(tree, name).first() {
+        None => Ok(()),
+        Some(row) => Err(RenameError::NotFound { old: row.old, what: row.what }),
+    }
+}
+
+/// Replaces every name of the table where it counts, and gives the lines of the table that were nowhere.
+pub(crate) fn rename_tree(tree: &mut Tree, name: &Name) -> Vec<&'static Renamed> {
+    let mut nowhere = Vec::new();
     for row in RENAMED {
         let new = (row.new)(name);
         let mut found = 0;
@@ -126,10 +135,10 @@ fn apply(tree: &mut Tree, name: &Name) -> Result<(), RenameError> {
             tree.set(&path, replaced);
         }
         if found == 0 {
-            return Err(RenameError::NotFound { old: row.old, what: row.what });
+            nowhere.push(row);
         }
     }
-    Ok(())
+    nowhere
 }
 
 fn is_touched(path: &str) -> bool {

@@ -5,6 +5,7 @@ mod claims;
 mod layout;
 mod links;
 mod test_code;
+mod workflows;
 
 use std::path::Path;
 
@@ -14,7 +15,7 @@ use crate::{Error, Report, command::Command, names::Index, process, workspace, w
 pub const COMMAND: Command = Command {
     name: "tidy",
     arguments: "",
-    summary: "holds the house rules: file headers and lengths, test code, links, ADRs, claims",
+    summary: "holds the house rules: file headers and lengths, test code, links and the book, ADRs, claims, workflows",
     run: |arguments| {
         process::no_arguments("tidy", arguments)?;
         Ok(check(&workspace::root())?.finish("tidy"))
@@ -77,8 +78,11 @@ pub fn check(root: &Path) -> Result<Report, Error> {
     report.merge(layout::check_blanks(&text));
     report.merge(test_code::check(&rust, ALLOWED));
     report.merge(links::check(&markdown, root));
+    report.merge(links::check_book(&markdown, &rust));
+    report.merge(links::check_translations(&markdown));
     report.merge(adr::check(&markdown, &index));
     report.merge(claims::check(&markdown, &index));
+    report.merge(workflows::check(&text));
     Ok(report)
 }
 

@@ -13,16 +13,23 @@ use application_core::{
     usecases::MessageHandler,
 };
 use axum::Router;
+use event_contracts::EventContract;
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 use crate::{error::BootstrapError, outbox_config::OutboxConfig, settings::Settings};
 
-/// Puts a context together.
-type Register = fn(&Settings, &OutboxConfig<'_>) -> BoundedContext;
+/// What is known of a context before it is put together.
+#[derive(Clone, Copy)]
+pub struct Context {
+    /// Puts it together.
+    pub register: fn(&Settings, &OutboxConfig<'_>) -> BoundedContext,
+    /// The integration events that it sends, in every version that it ever sent.
+    pub events: &'static [EventContract],
+}
 
 /// Every context of the service.
-const CONTEXTS: &[Register] = &[portfolio::context];
+const CONTEXTS: &[Context] = &[portfolio::CONTEXT];
 
 /// What a bounded context brings to the process.
 pub struct BoundedContext {
@@ -62,7 +69,13 @@ pub type Work = Box<dyn Fn(CancellationToken) -> BoxFuture<'static, Result<(), S
 /// Puts every context together.
 #[must_use]
 pub fn all(settings: &Settings, outbox: &OutboxConfig<'_>) -> Vec<BoundedContext> {
-    CONTEXTS.iter().map(|register| register(settings, outbox)).collect()
+    CONTEXTS.iter().map(|context| (context.register)(settings, outbox)).collect()
+}
+
+/// The integration events of every context.
+#[must_use]
+pub fn event_contracts() -> Vec<EventContract> {
+    CONTEXTS.iter().flat_map(|context| context.events).copied().collect()
 }
 
 /// The handler of the service's one consumer; `None` when no context consumes.
@@ -78,6 +91,12 @@ pub fn only_handler(handlers: Vec<Handler>) -> Result<Option<Handler>, Bootstrap
             second: second.name.as_str().to_owned(),
         }),
         _ => Ok(first),
+    }
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context").field("events", &self.events).finish_non_exhaustive()
     }
 }
 

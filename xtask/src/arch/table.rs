@@ -5,6 +5,9 @@
 /// The crate that knows no I/O.
 pub const CORE: &str = "application-core";
 
+/// The crate that says what an integration event promises.
+pub const EVENTS: &str = "event-contracts";
+
 /// The crates of bounded contexts. What is said below of [`CONTEXT`] is said of each of them.
 pub const CONTEXTS: &[&str] = &["sample-portfolio"];
 
@@ -32,6 +35,8 @@ pub struct CrateRule {
 
 /// All crates of the workspace.
 pub const CRATES: &[CrateRule] = &[
+    // It derives schemas from types: neither core nor domain knows it, see MODULES.
+    CrateRule { name: EVENTS, normal: &[], build: &[], dev: &[] },
     // The core's tests use its own mocks.
     CrateRule { name: CORE, normal: &[], build: &[], dev: &[CORE] },
     CrateRule { name: "adapter-persistence-postgres", normal: &[CORE], build: &[], dev: &["test-support"] },
@@ -40,13 +45,13 @@ pub const CRATES: &[CrateRule] = &[
     CrateRule {
         name: CONTEXT,
         // The persistence adapter for its transaction type, in the module `adapter` alone: see MODULES.
-        normal: &[CORE, "adapter-persistence-postgres"],
+        normal: &[CORE, EVENTS, "adapter-persistence-postgres"],
         build: &[],
         dev: &["test-support"],
     },
     CrateRule {
         name: "app-bootstrap",
-        normal: &[CORE, "adapter-persistence-postgres", "adapter-outbound", "adapter-inbound", CONTEXT],
+        normal: &[CORE, EVENTS, "adapter-persistence-postgres", "adapter-outbound", "adapter-inbound", CONTEXT],
         build: &[],
         dev: &["test-support"],
     },
@@ -55,6 +60,7 @@ pub const CRATES: &[CrateRule] = &[
         name: "system-tests",
         normal: &[
             CORE,
+            EVENTS,
             "adapter-persistence-postgres",
             "adapter-outbound",
             "adapter-inbound",
@@ -109,6 +115,8 @@ pub const HOMES: &[Home] = &[
     },
     Home { external: "axum", homes: &["adapter-inbound", "app-bootstrap", CONTEXT] },
     Home { external: "tower-http", homes: &["adapter-inbound", "app-bootstrap", CONTEXT] },
+    // Schemas are derived where events are declared; the system tests plant events of their own.
+    Home { external: "schemars", homes: &[EVENTS, CONTEXT, "system-tests"] },
     Home { external: "reqwest", homes: &["system-tests", "benchmarks"] },
     Home { external: "config", homes: &["app-bootstrap"] },
     Home { external: "clap", homes: &["app-bootstrap"] },
@@ -178,6 +186,20 @@ const CORE_CRATES: &[&str] =
 const DOMAIN_CRATES: &[&str] = &["application_core", "serde", "thiserror", "time", "uuid"];
 const APPLICATION_CRATES: &[&str] =
     &["application_core", "async_trait", "serde", "serde_json", "thiserror", "time", "tracing", "uuid"];
+/// Integration events are a contract with others, whose schemas come from their types: they alone may name what derives
+/// them. Domain and use cases stay free of it.
+const EVENT_CRATES: &[&str] = &[
+    "application_core",
+    "async_trait",
+    "event_contracts",
+    "schemars",
+    "serde",
+    "serde_json",
+    "thiserror",
+    "time",
+    "tracing",
+    "uuid",
+];
 
 /// The directions inside the core and inside a context.
 pub const MODULES: &[ModuleRule] = &[
@@ -187,7 +209,7 @@ pub const MODULES: &[ModuleRule] = &[
     ModuleRule { package: CORE, module: "ports", modules: &["outbox", "inbox"], crates: CORE_CRATES },
     ModuleRule { package: CORE, module: "usecases", modules: &["outbox", "inbox", "ports"], crates: CORE_CRATES },
     ModuleRule { package: CONTEXT, module: "domain", modules: &[], crates: DOMAIN_CRATES },
-    ModuleRule { package: CONTEXT, module: "integration_events", modules: &["domain"], crates: APPLICATION_CRATES },
+    ModuleRule { package: CONTEXT, module: "integration_events", modules: &["domain"], crates: EVENT_CRATES },
     ModuleRule { package: CONTEXT, module: "ports", modules: &["domain"], crates: APPLICATION_CRATES },
     ModuleRule {
         package: CONTEXT,

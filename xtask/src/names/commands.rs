@@ -1,7 +1,12 @@
 //! The commands that documents tell their readers to run.
 
 use super::Index;
-use crate::{Report, command::COMMANDS, markdown, workspace::SourceFile};
+use crate::{
+    Report,
+    command::COMMANDS,
+    markdown::{self, Fence},
+    workspace::SourceFile,
+};
 
 /// How a command of this crate begins.
 pub(super) const COMMAND_LINE: &str = "cargo xtask ";
@@ -20,9 +25,25 @@ pub fn check_commands(documents: &[SourceFile], index: &Index) -> Report {
                 }
             }
         }
+        for (line, code) in
+            markdown::fences(&document.text).iter().filter(|fence| fence.language == "sh").flat_map(in_shell)
+        {
+            commands += 1;
+            if let Some(what) = missing_command(&code, index) {
+                report.problem(format!("{}:{line}: {what}", document.path));
+            }
+        }
     }
     report.looked_at("commands in documents", commands);
     report
+}
+
+/// The commands in lines for a shell, without what follows on the line.
+fn in_shell(fence: &Fence<'_>) -> Vec<(usize, String)> {
+    let behind = |line: &str| line.split(COMMAND_LINE).skip(1).map(str::to_owned).collect::<Vec<_>>();
+    let ends = [')', '#', '>', '|', ';', '&', '"'];
+    let command = |rest: String| format!("{COMMAND_LINE}{}", rest.split(ends).next().unwrap_or_default().trim());
+    fence.lines.iter().flat_map(|(line, text)| behind(text).into_iter().map(|rest| (*line, command(rest)))).collect()
 }
 
 /// What is wrong with a command line; `None` if it can be run.
@@ -63,6 +84,12 @@ mod tests {
                 "docs/page.md:2: `cargo xtask test claims_twice` finds no test"
             ]
         );
+    }
+
+    #[test]
+    fn commands_in_blocks_for_a_shell_are_looked_at() {
+        let text = "```sh\neval \"$(cargo xtask dev status)\"  # x\ncargo xtask demoo > out\n```\n```toml\ncargo xtask no\n```\n";
+        assert_eq!(problems(text), ["docs/page.md:3: no command `cargo xtask demoo`"]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{
-    NewError, TemplateError,
+    NewError, TemplateError, Words,
     template::{Values, fill},
 };
 use crate::{
@@ -18,16 +18,8 @@ const TABLE: &str = "xtask/src/arch/table.rs";
 const MIGRATIONS: &str = "migrations/app/";
 const EXPECTED: &str = "NAME --context NAME --events A,B";
 
-/// Most characters of the name of a type: it becomes part of longer ones, and of the name of a table.
-const LONGEST: usize = 30;
 const FEWEST_EVENTS: usize = 2;
 const MOST_EVENTS: usize = 12;
-
-/// Names of types that the templates use themselves, or that Rust keeps.
-const USED: &[&str] = &[
-    "Arc", "Clock", "Created", "Err", "Error", "Json", "None", "Ok", "Option", "Path", "Problem", "Random", "Response",
-    "Result", "Router", "Self", "Some", "State", "String", "Uuid", "Vec",
-];
 
 /// Words that cannot be the name of a module.
 const KEYWORDS: &[&str] = &[
@@ -43,35 +35,6 @@ pub struct Aggregate {
     name: Words,
     context: Name,
     events: Vec<Words>,
-}
-
-/// A name made of words: `SalesOrder`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Words(String);
-
-impl Words {
-    fn try_new(part: &'static str, value: &str) -> Result<Self, NewError> {
-        let wrong = || NewError::TypeName { part, value: value.to_owned(), bound: LONGEST };
-        let is_made_so = value.starts_with(|c: char| c.is_ascii_uppercase())
-            && value.chars().all(|c| c.is_ascii_alphanumeric())
-            && (2..=LONGEST).contains(&value.len())
-            && !value.as_bytes().windows(2).any(|pair| pair.iter().all(u8::is_ascii_uppercase));
-        if !is_made_so || USED.contains(&value) {
-            return Err(wrong());
-        }
-        Ok(Self(value.to_owned()))
-    }
-
-    fn joined(&self, separator: char) -> String {
-        let mut text = String::new();
-        for c in self.0.chars() {
-            if c.is_ascii_uppercase() && !text.is_empty() {
-                text.push(separator);
-            }
-            text.push(c.to_ascii_lowercase());
-        }
-        text
-    }
 }
 
 impl Aggregate {
@@ -160,7 +123,7 @@ impl Aggregate {
                 format!("{context}.workspace = true\n"),
             ),
             (CONTEXTS, "use std::{fmt, sync::Arc, time::Duration};\n", format!("mod {module};\n\n")),
-            (CONTEXTS, "const CONTEXTS: &[Register] = &[", format!("{module}::context, ")),
+            (CONTEXTS, "const CONTEXTS: &[Context] = &[", format!("{module}::CONTEXT, ")),
             (TABLE, "pub const CONTEXTS: &[&str] = &[", format!("\"{context}\", ")),
         ];
         for (file, place, new) in inserts {
@@ -190,13 +153,13 @@ impl Aggregate {
 
     fn values(&self, stem: &str) -> Values {
         let events: Vec<String> = self.events.iter().map(|event| event.joined('_').to_ascii_uppercase()).collect();
-        let first = self.events.first().map(|event| event.0.clone()).unwrap_or_default();
+        let first = self.events.first().map(|event| event.as_str().to_owned()).unwrap_or_default();
         let pascal = self.context.kebab().split('-').map(|word| {
             let (first, rest) = word.split_at(1);
             format!("{}{rest}", first.to_ascii_uppercase())
         });
         Values::from([
-            ("Aggregate", self.name.0.clone()),
+            ("Aggregate", self.name.as_str().to_owned()),
             ("aggregate", self.name.joined('_')),
             ("aggregate-kebab", self.name.joined('-')),
             ("words", self.name.joined(' ')),
@@ -216,10 +179,13 @@ impl Aggregate {
         let before = std::iter::once(None).chain(self.events.iter().map(Some));
         let values = self.events.iter().zip(before).map(|(event, before)| {
             Values::from([
-                ("Event", event.0.clone()),
+                ("Event", event.as_str().to_owned()),
                 ("EVENT", event.joined('_').to_ascii_uppercase()),
                 ("event-kebab", event.joined('-')),
-                ("previous", before.map_or_else(|| "None".to_owned(), |before| format!("Some(Self::{})", before.0))),
+                (
+                    "previous",
+                    before.map_or_else(|| "None".to_owned(), |before| format!("Some(Self::{})", before.as_str())),
+                ),
             ])
         });
         values.collect()
@@ -281,7 +247,7 @@ mod tests {
         let domain = tree.text("crates/shop-floor/src/domain.rs").unwrap();
         assert!(domain.contains("Self::PaidInFull => Some(Self::Placed),") && domain.contains("\"PAID_IN_FULL\""));
         let contexts = tree.text(CONTEXTS).unwrap();
-        assert!(contexts.contains("mod shop_floor;") && contexts.contains("&[shop_floor::context"), "{contexts}");
+        assert!(contexts.contains("mod shop_floor;") && contexts.contains("&[shop_floor::CONTEXT"), "{contexts}");
         assert!(tree.text(TABLE).unwrap().contains("CONTEXTS: &[&str] = &[\"shop-floor\""));
         assert!(!tree.files().any(|(path, text)| path.starts_with("crates/shop-floor") && text.contains("{{")));
 

@@ -7,6 +7,17 @@ pub(super) const SAMPLE: &str = "crates/sample-portfolio";
 pub(super) const FILES: &[&str] = &[
     SAMPLE,
     "crates/app-bootstrap/src/contexts/portfolio.rs",
+    "docs/tutorial.ko.md",
+    "docs/tutorial.md",
+    "docs/events/asyncapi.json",
+    "docs/events/golden/WorkLogCancelled.v1.json",
+    "docs/events/golden/WorkLogCompleted.v1.json",
+    "docs/events/golden/WorkLogReserved.v1.json",
+    "docs/events/golden/WorkLogStarted.v1.json",
+    "docs/events/schemas/WorkLogCancelled.v1.json",
+    "docs/events/schemas/WorkLogCompleted.v1.json",
+    "docs/events/schemas/WorkLogReserved.v1.json",
+    "docs/events/schemas/WorkLogStarted.v1.json",
     "migrations/app/V1__work_log.sql",
     "migrations/app/V2__work_log_idempotency.sql",
     "migrations/app/V3__portfolio_minutes.sql",
@@ -20,6 +31,7 @@ pub(super) const FILES: &[&str] = &[
     "tests/system/faults.rs",
     "tests/system/runbooks.rs",
     "tests/system/operations.rs",
+    "tests/system/pages.rs",
     "tests/system/outbox_reaper_wiring.rs",
     "tests/system/relays.rs",
     "tests/system/sample_routes.rs",
@@ -31,7 +43,7 @@ pub(super) const FILES: &[&str] = &[
 
 /// Of a file an entry of a list.
 pub(super) const LISTS: &[(&str, &str)] = &[
-    ("crates/app-bootstrap/src/contexts.rs", "portfolio::context"),
+    ("crates/app-bootstrap/src/contexts.rs", "portfolio::CONTEXT"),
     ("xtask/src/arch/table.rs", "\"sample-portfolio\""),
 ];
 
@@ -49,7 +61,7 @@ pub(super) const EDITS: &[(&str, &str, &str)] = &[
     ),
     (
         "tests/system/main.rs",
-        "mod faults;\nmod operations;\nmod outbox_reaper_wiring;\nmod relays;\nmod runbooks;\nmod sample_routes;\nmod stopping;\nmod world;\n",
+        "mod faults;\nmod operations;\nmod outbox_reaper_wiring;\nmod pages;\nmod relays;\nmod runbooks;\nmod sample_routes;\nmod stopping;\nmod world;\n",
         "",
     ),
     ("xtask/src/command.rs", "    crate::chaos::COMMAND,\n", ""),
@@ -57,7 +69,6 @@ pub(super) const EDITS: &[(&str, &str, &str)] = &[
     ("xtask/src/lib.rs", "pub mod chaos;\n", ""),
     ("xtask/src/lib.rs", "pub mod demo;\n", ""),
     ("xtask/src/names/mapping.rs", "    \"CreateWorkLog\",\n    \"WorkLogReservedIntegrationEvent\",\n", ""),
-    ("xtask/src/names/mapping.rs", "    \"event_payload_pii_contract\",\n", ""),
     ("xtask/src/names/mapping.rs", "    \"create_work_log_outbox\",\n", ""),
     (
         "README.md",
@@ -78,10 +89,25 @@ pub(super) const EDITS: &[(&str, &str, &str)] = &[
          -d '{\"title\":\"Write the first page\",\"plannedMinutes\":30}'\n",
         "",
     ),
+    (
+        "README.md",
+        "curl localhost:8080/portfolios/8b8ad1f5-9a5c-4d0e-9d63-6a3a6f0f7a11/minutes   # the consumer's effect\n",
+        "",
+    ),
     ("README.md", "    boot --> sample[\"sample-portfolio: the domain to replace\"]\n", ""),
     ("README.md", "    sample --> core\n", ""),
+    ("docs/SUMMARY.md", "- [Ten minutes: your first own event](tutorial.md)\n- [10분 튜토리얼](tutorial.ko.md)\n", ""),
+    (
+        "docs/README.md",
+        "| [Ten minutes](tutorial.md) ([한국어](tutorial.ko.md)) | from a clone to your first own event |\n",
+        "",
+    ),
     ("docs/architecture.md", "    boot --> sample[sample-portfolio]\n", ""),
-    ("docs/architecture.md", "    sample --> core\n    sample -. its adapter module only .-> pg\n", ""),
+    (
+        "docs/architecture.md",
+        "    sample --> core\n    sample -. its integration events only .-> events\n    sample -. its adapter module only .-> pg\n",
+        "",
+    ),
     (
         "docs/architecture.md",
         "| `tests` | contract and system tests, the demo, chaos |",

@@ -40,6 +40,20 @@ pub const RENAMED: &[Renamed] = &[
         file: Some("README.md"),
     },
     Renamed {
+        what: "the workspace, in the title of its Korean front page",
+        old: "# Outbox 워크스페이스",
+        new: |name| format!("# {}", name.title()),
+        how: How::Text,
+        file: Some("README.ko.md"),
+    },
+    Renamed {
+        what: "the workspace, in the title of its book",
+        old: "title = \"Outbox workspace\"",
+        new: |name| format!("title = \"{}\"", name.title()),
+        how: How::Text,
+        file: Some("docs/book.toml"),
+    },
+    Renamed {
         what: "the database, in the default URL",
         old: "://localhost/app",
         new: |name| format!("://localhost/{}", name.snake()),

@@ -26,6 +26,8 @@ fn small() -> TempDir {
         ("Cargo.toml", "version = \"0.3.0\"\n"),
         ("Cargo.lock", "name = \"serde_json\"\n"),
         ("README.md", "# Outbox workspace\n\ntarget/debug/app serve\n"),
+        ("README.ko.md", "# Outbox 워크스페이스\n"),
+        ("docs/book.toml", "[book]\ntitle = \"Outbox workspace\"\n"),
         ("crates/app-bootstrap/Cargo.toml", "name = \"app-bootstrap\"\n[[bin]]\nname = \"app\"\n"),
         ("crates/x/src/lib.rs", CODE),
         ("docs/connector.json", CONNECTOR),
@@ -55,7 +57,9 @@ fn name(value: &str) -> Result<Name, NameError> {
 #[test]
 fn every_name_of_a_planted_tree_becomes_the_new_one() {
     let folder = small();
-    assert_eq!(rename(folder.path(), "order-service").unwrap(), 5);
+    assert_eq!(rename(folder.path(), "order-service").unwrap(), 7);
+    assert_eq!(read(folder.path(), "README.ko.md"), "# Order service\n");
+    assert_eq!(read(folder.path(), "docs/book.toml"), "[book]\ntitle = \"Order service\"\n");
     assert_eq!(read(folder.path(), "README.md"), "# Order service\n\ntarget/debug/order-service serve\n");
     assert_eq!(
         read(folder.path(), "crates/app-bootstrap/Cargo.toml"),

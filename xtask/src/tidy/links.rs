@@ -1,8 +1,11 @@
-//! Links of the documents into the workspace.
+//! Links of the documents into the workspace, and the book that holds the pages.
 
-use std::path::Path;
+use std::{collections::BTreeSet, path::Path};
 
-use crate::{Report, markdown, workspace::SourceFile};
+use crate::{
+    Report, markdown,
+    workspace::{SourceFile, ends_in},
+};
 
 /// Every relative link leads to a file or folder.
 pub(super) fn check(files: &[SourceFile], root: &Path) -> Report {
@@ -13,9 +16,15 @@ pub(super) fn check(files: &[SourceFile], root: &Path) -> Report {
         for (line, text) in markdown::prose(&file.text) {
             for target in markdown::links(text).into_iter().filter(|target| is_relative(target)) {
                 relative += 1;
-                let path = target.split('#').next().unwrap_or_default();
-                if !root.join(folder).join(path).exists() {
+                let (path, heading) = target.split_once('#').unwrap_or((target, ""));
+                let path = root.join(folder).join(path);
+                if !path.exists() {
                     report.problem(format!("{}:{line}: the link to `{target}` leads nowhere", file.path));
+                } else if !heading.is_empty() && ends_in(&path, &["md"]) {
+                    let text = std::fs::read_to_string(&path).unwrap_or_default();
+                    if !markdown::anchors(&text).any(|anchor| anchor == heading) {
+                        report.problem(format!("{}:{line}: the link to `{target}` names no heading there", file.path));
+                    }
                 }
             }
         }
@@ -25,13 +34,70 @@ pub(super) fn check(files: &[SourceFile], root: &Path) -> Report {
     report
 }
 
+/// Where the book lists its pages.
+const SUMMARY: &str = "docs/SUMMARY.md";
+/// Where the pages are that hold Rust which is compiled.
+const COMPILED: &str = "tests/src/pages.rs";
+
+/// Every page below `docs` is in the book, and Rust on a page is a documentation test.
+pub(super) fn check_book(markdown: &[SourceFile], rust: &[SourceFile]) -> Report {
+    let mut report = Report::default();
+    let text =
+        |files: &[SourceFile], path: &str| files.iter().find(|file| file.path == path).map(|file| file.text.clone());
+    let summary = text(markdown, SUMMARY).unwrap_or_default();
+    let listed: Vec<&str> = summary.lines().flat_map(markdown::links).collect();
+    let compiled = text(rust, COMPILED).unwrap_or_default();
+    let mut pages = 0;
+    for file in markdown.iter().filter(|file| file.path.starts_with("docs/") && file.path != SUMMARY) {
+        pages += 1;
+        let page = file.path.trim_start_matches("docs/");
+        if !listed.contains(&page) {
+            report.problem(format!("{}: is not in {SUMMARY}", file.path));
+        }
+        let has_rust =
+            markdown::fences(&file.text).iter().any(|fence| matches!(fence.language, "rust" | "rust,no_run"));
+        if has_rust && !compiled.contains(&format!("/{}\"", file.path)) {
+            report.problem(format!("{}: has Rust that {COMPILED} does not compile", file.path));
+        }
+    }
+    report.looked_at("pages of the book", pages);
+    report
+}
+
+/// A translation, `page.ko.md`, tells its readers to type what the original does.
+pub(super) fn check_translations(markdown: &[SourceFile]) -> Report {
+    let mut report = Report::default();
+    let mut translations = 0;
+    for file in markdown {
+        let Some(stem) = file.path.strip_suffix(".ko.md") else { continue };
+        translations += 1;
+        let original = markdown.iter().find(|other| other.path == format!("{stem}.md"));
+        match original {
+            None => report.problem(format!("{}: translates no page", file.path)),
+            Some(original) if commands(&original.text) != commands(&file.text) => {
+                report.problem(format!("{}: has other commands than {}", file.path, original.path));
+            }
+            Some(_) => {}
+        }
+    }
+    report.note(format!("{translations} translations have the commands of their originals or are listed above"));
+    report
+}
+
+/// The lines of the blocks for a shell, without comments, in any order: a translation may divide them otherwise.
+fn commands(text: &str) -> BTreeSet<&str> {
+    let fences = markdown::fences(text).into_iter().filter(|fence| fence.language == "sh");
+    let lines = fences.flat_map(|fence| fence.lines).map(|(_, line)| line.split(" #").next().unwrap_or_default());
+    lines.map(str::trim).filter(|line| !line.is_empty()).collect()
+}
+
 fn is_relative(target: &str) -> bool {
     !target.is_empty() && !target.starts_with('#') && !target.contains("://") && !target.starts_with("mailto:")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::check;
+    use super::{check, check_book, check_translations};
     use crate::{tidy::file, workspace};
 
     fn problems(path: &str, text: &str) -> Vec<String> {
@@ -54,7 +120,52 @@ mod tests {
     }
 
     #[test]
+    fn link_to_a_heading_that_is_not_there_fails() {
+        let text = "[a](../docs/architecture.md#invariants) [b](../docs/architecture.md#gone)";
+        assert_eq!(
+            problems("xtask/page.md", text),
+            ["xtask/page.md:1: the link to `../docs/architecture.md#gone` names no heading there"]
+        );
+    }
+
+    #[test]
+    fn page_that_the_summary_lacks_fails() {
+        let summary = file("docs/SUMMARY.md", "- [A](guides/a.md)\n");
+        let pages = [summary, file("docs/guides/a.md", "# A"), file("docs/b.md", "# B"), file("README.md", "# C")];
+        assert_eq!(check_book(&pages, &[]).problems(), ["docs/b.md: is not in docs/SUMMARY.md"]);
+    }
+
+    #[test]
+    fn translation_with_another_command_or_without_an_original_fails() {
+        let page = |path: &str, command: &str| file(path, &format!("```sh\n{command}  # words\n```\n"));
+        let pages = [
+            page("README.md", "cargo xtask check"),
+            page("README.ko.md", "cargo xtask check"),
+            page("docs/a.md", "app serve"),
+            page("docs/a.ko.md", "app relay"),
+            page("docs/b.ko.md", ""),
+        ];
+        assert_eq!(
+            check_translations(&pages).problems(),
+            ["docs/a.ko.md: has other commands than docs/a.md", "docs/b.ko.md: translates no page"]
+        );
+    }
+
+    #[test]
+    fn every_page_with_rust_is_among_the_documentation_tests() {
+        let page = |language: &str| {
+            [file("docs/SUMMARY.md", "[A](a.md)"), file("docs/a.md", &format!("```{language}\nfn main() {{}}\n```\n"))]
+        };
+        let compiled = [file("tests/src/pages.rs", "pages!(a = \"../../docs/a.md\");")];
+        assert!(check_book(&page("rust"), &compiled).is_clean() && check_book(&page("rust,ignore"), &[]).is_clean());
+        assert_eq!(
+            check_book(&page("rust"), &[]).problems(),
+            ["docs/a.md: has Rust that tests/src/pages.rs does not compile"]
+        );
+    }
+
+    #[test]
     fn no_document_at_all_fails() {
-        assert!(!check(&[], &workspace::root()).is_clean());
+        assert!(!check(&[], &workspace::root()).is_clean() && !check_book(&[], &[]).is_clean());
     }
 }

@@ -6,13 +6,16 @@ use application_core::{ports::StoreError, usecases::StopSignal};
 use sample_portfolio::{
     adapter::{PortfolioParts, register},
     application::{CleanUpIdempotencyKeysUseCase, IdempotencyKeyPolicy},
+    integration_events::CATALOGUE,
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{BoundedContext, Chore, Handler};
+use super::{BoundedContext, Chore, Context, Handler};
 use crate::{outbox_config::OutboxConfig, settings::Settings, telemetry::idempotency_keys_removed};
 
-pub(super) fn context(settings: &Settings, outbox: &OutboxConfig<'_>) -> BoundedContext {
+pub(super) const CONTEXT: Context = Context { register: context, events: CATALOGUE };
+
+fn context(settings: &Settings, outbox: &OutboxConfig<'_>) -> BoundedContext {
     let module = register(PortfolioParts {
         transactional: outbox.transactional(),
         reads: outbox.unit_of_work(),

@@ -7,12 +7,13 @@ use application_core::{
     usecases::{HandlerError, MessageHandler, Transaction},
 };
 use async_trait::async_trait;
+use event_contracts::IntegrationEvent;
 use uuid::Uuid;
 
 use crate::{
     domain::PortfolioId,
     integration_events::{
-        AGGREGATE_TYPE, IntegrationEvent, WorkLogCancelledIntegrationEvent, WorkLogCompletedIntegrationEvent,
+        AGGREGATE_TYPE, WorkLogCancelledIntegrationEvent, WorkLogCompletedIntegrationEvent,
         WorkLogReservedIntegrationEvent, WorkLogStartedIntegrationEvent,
     },
     ports::{PortfolioMinutes, PortfolioMinutesRepository},

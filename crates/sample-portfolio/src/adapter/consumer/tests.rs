@@ -35,7 +35,7 @@ fn message(event_type: &str, payload: &str) -> InboundMessage {
 }
 
 fn completed() -> InboundMessage {
-    message("WorkLogCompleted", include_str!("../../../tests/golden/WorkLogCompleted.v1.json"))
+    message("WorkLogCompleted", include_str!("../../../../../docs/events/golden/WorkLogCompleted.v1.json"))
 }
 
 /// Handles a message for the first time; the transaction commits if and only if `commits`.
@@ -86,16 +86,16 @@ async fn each_kind_of_event_is_counted_and_minutes_come_from_completed_work() {
     let nothing = PortfolioMinutes::default();
     let cases = [
         (
-            message("WorkLogReserved", include_str!("../../../tests/golden/WorkLogReserved.v1.json")),
+            message("WorkLogReserved", include_str!("../../../../../docs/events/golden/WorkLogReserved.v1.json")),
             PortfolioMinutes { reserved: 1, ..nothing },
         ),
         (
-            message("WorkLogStarted", include_str!("../../../tests/golden/WorkLogStarted.v1.json")),
+            message("WorkLogStarted", include_str!("../../../../../docs/events/golden/WorkLogStarted.v1.json")),
             PortfolioMinutes { started: 1, ..nothing },
         ),
         (completed(), PortfolioMinutes { completed: 1, completed_minutes: 75, ..nothing }),
         (
-            message("WorkLogCancelled", include_str!("../../../tests/golden/WorkLogCancelled.v1.json")),
+            message("WorkLogCancelled", include_str!("../../../../../docs/events/golden/WorkLogCancelled.v1.json")),
             PortfolioMinutes { cancelled: 1, ..nothing },
         ),
     ];
@@ -155,7 +155,7 @@ proptest! {
         ],
         schema_version in any::<u32>(), begin in any::<usize>(), edits in prop::collection::vec(any::<corpus::Edit>(), 0..5),
     ) {
-        let known = corpus::read(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden"));
+        let known = corpus::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/events/golden"));
         let bytes = corpus::edited(&known, begin, &edits);
         let payload = String::from_utf8_lossy(&bytes);
         let message = InboundMessage { schema_version: schema_version % 3, ..message(&event_type, &payload) };

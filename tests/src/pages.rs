@@ -1,0 +1,17 @@
+//! The Rust of the pages below `docs`, as documentation tests. `cargo xtask tidy` asks for every page that has some.
+
+macro_rules! pages {
+    ($($name:ident = $page:literal),* $(,)?) => {
+        $(
+            #[doc = include_str!($page)]
+            pub mod $name {}
+        )*
+    };
+}
+
+pages!(
+    add_a_publisher = "../../docs/guides/add-a-publisher.md",
+    consume_an_event = "../../docs/guides/consume-an-event.md",
+    events = "../../docs/events/README.md",
+    test_your_use_case = "../../docs/guides/test-your-use-case.md",
+);
