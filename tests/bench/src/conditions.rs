@@ -8,7 +8,10 @@ use serde::{Deserialize, Serialize};
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
 use time::format_description::well_known::Rfc3339;
 
-use crate::{error::BenchError, stage::POSTGRES_SETTINGS};
+use crate::{
+    error::BenchError,
+    stage::{POSTGRES_SETTINGS, changed_settings},
+};
 
 /// The machine, the versions and the settings of a report.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -29,7 +32,7 @@ pub struct Conditions {
     pub postgres_settings: Vec<(String, String)>,
     /// RabbitMQ's version.
     pub rabbitmq: String,
-    /// The relay's settings where a benchmark says nothing else: the defaults.
+    /// The relay's settings where a benchmark says nothing else: the defaults, and what the environment changes.
     pub relay: String,
     /// Whether the binaries were built with optimisations.
     pub release_build: bool,
@@ -86,10 +89,11 @@ impl Conditions {
 
 fn relay_defaults() -> String {
     let RelaySettings { workers, max_events, min_lanes, max_run, window, lease, .. } = RelaySettings::default();
-    format!(
+    let defaults = format!(
         "relay: {workers} workers, claims of {max_events} events, at least {min_lanes} lanes and runs of {max_run}, \
          window {window}, lease {lease:?}"
-    )
+    );
+    changed_settings().iter().fold(defaults, |line, (name, value)| format!("{line}, {name}={value}"))
 }
 
 /// The time of day, UTC, to the second.
@@ -112,9 +116,13 @@ fn broker_version(amqp_url: &str) -> Option<String> {
     let mut stream = TcpStream::connect(address).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(2))).ok()?;
     stream.write_all(b"AMQP\0\0\x09\x01").ok()?;
-    let mut frame = [0; 2_048];
-    let length = stream.read(&mut frame).ok()?;
-    version_in(frame.get(..length)?)
+    // Kind and channel, then the length of what follows.
+    let mut head = [0; 7];
+    stream.read_exact(&mut head).ok()?;
+    let length = u32::from_be_bytes(head[3..].try_into().ok()?);
+    let mut frame = Vec::new();
+    stream.take(length.into()).read_to_end(&mut frame).ok()?;
+    version_in(&frame)
 }
 
 /// The long string that follows the key `version` in a table of server properties.

@@ -32,12 +32,12 @@ use uuid::Uuid;
 
 use crate::{error::BenchError, figures::number};
 
-/// Workers of a relay by default, and so of each limit.
+/// Workers of limits P0 and P: each waits for nothing but the database, so that more only stand in each other's way.
 pub(crate) const WORKERS: usize = 2;
 /// Events of a claim by default.
 pub(crate) const BATCH: usize = 500;
-/// Messages in flight of a relay by default: the window of each worker.
-pub(crate) const WINDOW: usize = WORKERS * 500;
+/// Messages in flight of limits B and B0: with more the broker confirmed fewer a second (`scale.window`).
+pub(crate) const WINDOW: usize = 256;
 /// How long a loop goes on without finding anything before it is an error.
 const STUCK: Duration = Duration::from_secs(30);
 
@@ -197,11 +197,11 @@ pub(crate) fn request(run_length: f64) -> ClaimRequest {
         max_lanes: lanes.clamp(20, 500),
         max_run: 100,
         max_events: 500,
-        max_bytes: 32 * 1024 * 1024,
+        max_bytes: 8 * 1024 * 1024,
     }
 }
 
-/// Limits B (window 1,000) and B1 (window 1): publishes these events and waits for their confirms, without a database.
+/// Limits B (window 256) and B1 (window 1): publishes these events and waits for their confirms, without a database.
 pub(crate) async fn confirms(
     publisher: &OutboxMessagePublishAdapter,
     events: &[OutboxEvent],

@@ -92,11 +92,13 @@ impl<'a> Stage<'a> {
         Ok(vhost)
     }
 
-    /// The environment of relays on this database and broker, with the settings' defaults.
+    /// The environment of relays on this database and broker, with the settings' defaults but for those that the
+    /// environment of the benchmarks changes.
     pub(crate) fn relays(&self, database_url: &str, amqp_url: &str) -> AppEnvironment {
-        AppEnvironment::new(self.directory.path(), database_url, Some(amqp_url))
+        let environment = AppEnvironment::new(self.directory.path(), database_url, Some(amqp_url))
             .with_topology()
-            .with("APP__LOGS__FILTER", "warn")
+            .with("APP__LOGS__FILTER", "warn");
+        changed_settings().iter().fold(environment, |environment, (name, value)| environment.with(name, value))
     }
 
     /// Processor seconds of PostgreSQL so far; `None` if it runs where we cannot look.
@@ -108,6 +110,13 @@ impl<'a> Stage<'a> {
     pub(crate) async fn broker_cpu(&self) -> Option<f64> {
         cpu_of_server(self.servers.rabbitmq().await.ok()?.url())
     }
+}
+
+/// The relay's settings that the environment changes for relay processes, in the order of their names.
+pub(crate) fn changed_settings() -> Vec<(String, String)> {
+    let mut changed: Vec<_> = std::env::vars().filter(|(name, _)| name.starts_with("APP__OUTBOX__RELAY__")).collect();
+    changed.sort_unstable();
+    changed
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -25,7 +25,8 @@ mod tests;
 /// When the workers run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RelaySchedule {
-    /// Workers side by side; 1 or more. Two overlap claiming, publishing and settling; more help when the broker is far.
+    /// Workers side by side; 1 or more. A few overlap claiming, publishing and settling, and leave one to a hot
+    /// aggregate without holding up the others; more help when the broker is far.
     pub workers: usize,
     /// The first wait when nothing is due; doubled up to `longest_poll`, with jitter.
     pub shortest_poll: Duration,

@@ -53,7 +53,7 @@ pub struct RelaySettings {
     pub max_events: u32,
     /// The fewest lanes that a claim asks for, so that one hot aggregate starves nobody; 1 to `max_events`.
     pub min_lanes: u32,
-    /// The most events of one aggregate in a claim; 1 to `max_events`.
+    /// The most events of one aggregate in a claim; 1 to `max_events`. With pipelining it may be the whole claim.
     pub max_run: u32,
     /// The most payload bytes of a claim, and so of a worker's memory; 1 MiB to 1 GiB.
     pub max_bytes: u64,
@@ -80,7 +80,7 @@ impl Default for RelaySettings {
     fn default() -> Self {
         let policy = PublishPolicy::of(HolderName::new(""));
         Self {
-            workers: 2,
+            workers: 8,
             lease: policy.lease,
             max_events: policy.max_events,
             min_lanes: policy.min_lanes,

@@ -208,13 +208,15 @@ impl PublishPendingOutboxEventsUseCase {
         let most = self.policy.max_events.max(1);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a quotient of u32 by at least 1")]
         let lanes = (f64::from(most) / run_length.max(1.0)).ceil() as u32;
+        // A pipelined run of a whole claim takes no longer than runs side by side, so that it needs no bound of its own.
+        let pipelining = self.policy.pipelining_may_reorder_within_aggregate;
         ClaimRequest {
             token: LeaseToken::new(self.fresh_token()),
             scope,
             holder: self.policy.holder.clone(),
             lease: self.policy.lease,
             max_lanes: lanes.max(self.policy.min_lanes).min(most),
-            max_run: self.policy.max_run,
+            max_run: if pipelining { most } else { self.policy.max_run },
             max_events: most,
             max_bytes: self.policy.max_bytes,
         }

@@ -17,7 +17,7 @@ pub struct PublishPolicy {
     pub max_events: u32,
     /// The fewest lanes a claim asks for, so that one hot aggregate starves nobody; 1 or more.
     pub min_lanes: u32,
-    /// The most events of one lane in a claim; 1 or more.
+    /// The most events of one lane in a claim; 1 or more. With pipelining it may be the whole claim.
     pub max_run: u32,
     /// The most payload bytes of a claim.
     pub max_bytes: u64,
@@ -39,7 +39,7 @@ pub struct PublishPolicy {
 }
 
 impl PublishPolicy {
-    /// Starting values for a holder: lease 30 s, 500 events a claim, runs of 100, 32 MiB.
+    /// Starting values for a holder: lease 30 s, 500 events a claim, runs of 100, 8 MiB, 64 aggregates at once.
     #[must_use]
     pub fn of(holder: HolderName) -> Self {
         Self {
@@ -49,9 +49,9 @@ impl PublishPolicy {
             max_events: 500,
             min_lanes: 20,
             max_run: 100,
-            max_bytes: 32 * 1024 * 1024,
+            max_bytes: 8 * 1024 * 1024,
             overdue_check: Duration::from_millis(250),
-            window: 500,
+            window: 64,
             backoff: OutboxBackoffPolicy::default(),
             breaker: BreakerPolicy::default(),
             dead_head: DeadHeadPolicy::default(),

@@ -404,6 +404,15 @@ mod claiming {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_pipelined_run_may_be_a_whole_claim() {
+        let mut store = MockOutboxStorePort::new();
+        store.expect_claim().times(1).withf(|request| request.max_run == 40).returning(|_| Ok(Vec::new()));
+        let pipelining_may_reorder_within_aggregate = true;
+        let policy = PublishPolicy { max_events: 40, max_run: 9, pipelining_may_reorder_within_aggregate, ..policy() };
+        round(&relay(store, Arc::new(Broker::default()), policy)).await;
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn the_number_of_lanes_asked_for_follows_the_length_of_runs_down_to_the_fewest() {
         let asked = Arc::new(Mutex::new(Vec::new()));
         let mut store = MockOutboxStorePort::new();
