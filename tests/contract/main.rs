@@ -5,6 +5,7 @@
 mod claim_work;
 mod documentation;
 mod lane_protocol;
+mod monitoring;
 mod outbox_append_transactional_contract;
 mod outbox_message_publish_adapter;
 mod outbox_publisher_leader_election_contract;

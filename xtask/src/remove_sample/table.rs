@@ -18,6 +18,8 @@ pub(super) const FILES: &[&str] = &[
     "tests/src/demo.rs",
     "tests/src/work_load.rs",
     "tests/system/faults.rs",
+    "tests/system/doctor.rs",
+    "tests/system/runbooks",
     "tests/system/runbooks.rs",
     "tests/system/operations.rs",
     "tests/system/outbox_reaper_wiring.rs",
@@ -48,7 +50,7 @@ pub(super) const EDITS: &[(&str, &str, &str)] = &[
     ),
     (
         "tests/system/main.rs",
-        "mod faults;\nmod operations;\nmod outbox_reaper_wiring;\nmod relays;\nmod runbooks;\nmod stopping;\nmod world;\n",
+        "mod doctor;\nmod faults;\nmod operations;\nmod outbox_reaper_wiring;\nmod relays;\nmod runbooks;\nmod stopping;\nmod world;\n",
         "",
     ),
     ("xtask/src/command.rs", "    crate::chaos::COMMAND,\n", ""),
