@@ -26,5 +26,7 @@ CREATE TABLE outbox_pause (
     paused_at      timestamptz NOT NULL DEFAULT statement_timestamp(),
     operator       text        NOT NULL,
     reason         text,
+    -- Set by a resume: no claim sees the pause any more. The row goes when all lanes that the pause parked are woken.
+    resumed_at     timestamptz,
     CONSTRAINT outbox_pause_pkey PRIMARY KEY (aggregate_type)
 );

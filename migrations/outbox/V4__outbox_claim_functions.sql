@@ -8,7 +8,7 @@
 -- and finds the lanes that they park. A pause that is being lifted at this moment (its row is locked) counts as lifted.
 CREATE FUNCTION outbox_paused_types() RETURNS text[] LANGUAGE plpgsql VOLATILE SET jit = off AS $$
 BEGIN
-    RETURN ARRAY(SELECT p.aggregate_type FROM outbox_pause p FOR SHARE SKIP LOCKED);
+    RETURN ARRAY(SELECT p.aggregate_type FROM outbox_pause p WHERE p.resumed_at IS NULL FOR SHARE SKIP LOCKED);
 END $$;
 
 -- Leases the given lanes, which the caller has locked, and returns their runs. While a row is locked its ctid stands

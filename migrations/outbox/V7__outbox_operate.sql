@@ -105,11 +105,14 @@ BEGIN
 END $$;
 
 -- From its commit on no claim takes an event of this type (the empty text: of any); what is in flight finishes.
+-- A type whose resume is not finished yet is paused anew.
 CREATE FUNCTION outbox_pause(p_aggregate_type text, p_operator text, p_reason text DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
-    INSERT INTO outbox_pause (aggregate_type, operator, reason) VALUES (p_aggregate_type, p_operator, p_reason)
-    ON CONFLICT DO NOTHING;
+    INSERT INTO outbox_pause AS p (aggregate_type, operator, reason) VALUES (p_aggregate_type, p_operator, p_reason)
+    ON CONFLICT (aggregate_type) DO UPDATE
+       SET paused_at = excluded.paused_at, operator = excluded.operator, reason = excluded.reason, resumed_at = NULL
+     WHERE p.resumed_at IS NOT NULL;
     IF NOT FOUND THEN
         RETURN false;
     END IF;
@@ -117,21 +120,45 @@ BEGIN
     RETURN true;
 END $$;
 
--- Lifts a pause and makes due the parked lanes whose head is of that type. The pause of everything has parked none.
--- Deleting the row waits for the claims that still saw it (they hold it FOR SHARE), so the lanes they parked are seen here.
+-- Lifts a pause. The pause of everything has parked no lane and goes; that of a type stays on record, without effect, until
+-- outbox_wake_parked has been through all lanes. False: there is none.
+-- Locking the row waits for the claims that still saw the pause (they hold it FOR SHARE), so the lanes that they parked
+-- are seen afterwards, and no further one is parked.
 CREATE FUNCTION outbox_resume(p_aggregate_type text, p_operator text, p_reason text DEFAULT NULL) RETURNS boolean
-LANGUAGE plpgsql VOLATILE SET plan_cache_mode = force_custom_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
-    v_parked bigint[];
+    v_pause outbox_pause;
 BEGIN
-    DELETE FROM outbox_pause p WHERE p.aggregate_type = p_aggregate_type;
+    SELECT p.* INTO v_pause FROM outbox_pause p WHERE p.aggregate_type = p_aggregate_type FOR UPDATE;
     IF NOT FOUND THEN
         RETURN false;
     END IF;
-    PERFORM outbox_record(p_operator, p_reason, 'resume', 1, p_aggregate_type => p_aggregate_type);
     IF p_aggregate_type = '' THEN
-        RETURN true;
+        DELETE FROM outbox_pause p WHERE p.aggregate_type = p_aggregate_type;
+    ELSIF v_pause.resumed_at IS NOT NULL THEN
+        RETURN true;  -- an earlier resume was interrupted: it is recorded, and goes on
+    ELSE
+        UPDATE outbox_pause p SET resumed_at = statement_timestamp() WHERE p.aggregate_type = p_aggregate_type;
     END IF;
+    PERFORM outbox_record(p_operator, p_reason, 'resume', 1, p_aggregate_type => p_aggregate_type);
+    RETURN true;
+END $$;
+
+-- Looks at up to p_lanes lanes behind p_after (NULL: from the first) and makes due those that are parked with a head of a
+-- type that was resumed. Returns the last lane that was looked at, or NULL when there is nothing left to look at, or to
+-- resume; then the pause is gone. Each call is a short transaction of its own, whatever the number of lanes.
+CREATE FUNCTION outbox_wake_parked(p_aggregate_type text, p_after bigint, p_lanes int) RETURNS bigint
+LANGUAGE plpgsql VOLATILE SET plan_cache_mode = force_custom_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
+DECLARE
+    v_seen bigint[];
+    v_parked bigint[];
+BEGIN
+    PERFORM FROM outbox_pause p WHERE p.aggregate_type = p_aggregate_type AND p.resumed_at IS NOT NULL FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN NULL;  -- paused anew, or done by somebody else
+    END IF;
+    v_seen := ARRAY(
+        SELECT l.lane FROM outbox_lane l WHERE p_after IS NULL OR l.lane > p_after ORDER BY l.lane LIMIT p_lanes);
     v_parked := ARRAY(
         SELECT l.lane FROM outbox_lane l
          CROSS JOIN LATERAL (
@@ -139,9 +166,14 @@ BEGIN
                 WHERE e.published_at IS NULL AND e.resolved_at IS NULL
                   AND (e.lane, e.sequence) >= (l.lane, l.floor) AND (e.lane, e.sequence) <= (l.lane, 9223372036854775807)
                 ORDER BY e.lane, e.sequence LIMIT 1) h
-         WHERE l.token IS NULL AND l.due_at IS NULL AND h.aggregate_type = p_aggregate_type AND h.status <> 'DEAD'
+         WHERE l.lane = ANY (v_seen) AND l.token IS NULL AND l.due_at IS NULL
+           AND h.aggregate_type = p_aggregate_type AND h.status <> 'DEAD'
          ORDER BY l.lane FOR UPDATE OF l);
     UPDATE outbox_lane l SET due_at = statement_timestamp()
      WHERE l.lane = ANY (v_parked) AND l.token IS NULL AND l.due_at IS NULL;
-    RETURN true;
+    IF cardinality(v_seen) < p_lanes THEN
+        DELETE FROM outbox_pause p WHERE p.aggregate_type = p_aggregate_type AND p.resumed_at IS NOT NULL;
+        RETURN NULL;
+    END IF;
+    RETURN v_seen[p_lanes];
 END $$;

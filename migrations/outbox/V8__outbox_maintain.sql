@@ -33,7 +33,7 @@ BEGIN
 END $$;
 
 -- Deletes up to p_batch events that were published longer ago than p_retention, oldest first, if the caller leads.
--- DEAD events, resolved or not, are an operator's to purge. Open events never go.
+-- DEAD events, resolved or not, are an operator's (outbox_purge). Open events never go.
 -- leads = false: nothing was changed. deleted_through is where the next batch of the same round begins (p_from): it
 -- does not walk again over what earlier batches deleted, which an old snapshot may keep in the index.
 CREATE FUNCTION outbox_cleanup(
@@ -59,19 +59,32 @@ BEGIN
     SELECT (SELECT count(*) FROM gone), (SELECT max(old.published_at) FROM old) INTO deleted, deleted_through;
 END $$;
 
--- Deletes up to p_batch resolved events that were resolved longer ago than p_age: an operator's command.
-CREATE FUNCTION outbox_purge(p_age interval, p_batch int, p_operator text, p_reason text DEFAULT NULL) RETURNS bigint
-LANGUAGE plpgsql VOLATILE AS $$
-DECLARE
-    v_deleted bigint;
+-- Deletes up to p_batch events of one kind of history that is older than p_age, oldest first: an operator's command.
+-- p_kind: 'published', or 'resolved' (DEAD events that were discarded or skipped, by the time of that). Open events never go.
+-- deleted_through is where the next batch begins (p_from), as for outbox_cleanup; resolved events are few and have none.
+CREATE FUNCTION outbox_purge(
+    p_kind text, p_age interval, p_batch int, p_operator text, p_reason text DEFAULT NULL, p_from timestamptz DEFAULT NULL,
+    OUT deleted bigint, OUT deleted_through timestamptz)
+LANGUAGE plpgsql VOLATILE SET plan_cache_mode = force_custom_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 BEGIN
-    DELETE FROM outbox_event e WHERE e.id = ANY (ARRAY(
-        SELECT o.id FROM outbox_event o
-         WHERE o.status = 'DEAD' AND o.resolved_at < statement_timestamp() - p_age
-         ORDER BY o.sequence LIMIT p_batch FOR UPDATE SKIP LOCKED));
-    GET DIAGNOSTICS v_deleted = ROW_COUNT;
-    PERFORM outbox_record(p_operator, p_reason, 'purge', v_deleted);
-    RETURN v_deleted;
+    IF p_kind = 'published' THEN
+        WITH old AS MATERIALIZED (
+            SELECT e.id, e.published_at FROM outbox_event e
+             WHERE e.published_at IS NOT NULL AND e.published_at < statement_timestamp() - p_age
+               AND e.published_at >= coalesce(p_from, '-infinity')
+             ORDER BY e.published_at LIMIT p_batch FOR UPDATE SKIP LOCKED
+        ), gone AS (
+            DELETE FROM outbox_event e WHERE e.id = ANY (ARRAY(SELECT old.id FROM old)) RETURNING 1
+        )
+        SELECT (SELECT count(*) FROM gone), (SELECT max(old.published_at) FROM old) INTO deleted, deleted_through;
+    ELSE
+        DELETE FROM outbox_event e WHERE e.id = ANY (ARRAY(
+            SELECT o.id FROM outbox_event o
+             WHERE o.status = 'DEAD' AND o.resolved_at < statement_timestamp() - p_age
+             ORDER BY o.sequence LIMIT p_batch FOR UPDATE SKIP LOCKED));
+        GET DIAGNOSTICS deleted = ROW_COUNT;
+    END IF;
+    PERFORM outbox_record(p_operator, p_reason, 'purge', deleted);
 END $$;
 
 -- Builds all lanes anew from the open events. Refused while a lease is alive: the relays must be stopped, or an event

@@ -26,7 +26,8 @@ SELECT e.id, e.sequence, e.lane, e.aggregate_type, e.aggregate_id, e.event_type,
 CREATE FUNCTION outbox_statistics(
     p_cap int DEFAULT 100000,
     OUT pending bigint, OUT in_flight bigint, OUT failed bigint, OUT dead bigint,
-    OUT blocked_lanes bigint, OUT expired_claims bigint, OUT oldest_pending_at timestamptz, OUT oldest_in_flight_at timestamptz)
+    OUT blocked_lanes bigint, OUT expired_claims bigint, OUT oldest_pending_at timestamptz, OUT oldest_in_flight_at timestamptz,
+    OUT oldest_blocked_at timestamptz)
 LANGUAGE plpgsql STABLE SET plan_cache_mode = force_custom_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE
     v_open bigint;
@@ -35,7 +36,8 @@ BEGIN
     SELECT count(*) INTO v_open FROM (
         SELECT FROM outbox_event e WHERE e.published_at IS NULL AND e.resolved_at IS NULL LIMIT p_cap) o;
     SELECT count(*) INTO failed FROM (SELECT FROM outbox_event e WHERE e.status = 'FAILED' LIMIT p_cap) f;
-    SELECT count(*) INTO dead FROM (SELECT FROM outbox_event e WHERE e.status = 'DEAD' AND e.resolved_at IS NULL LIMIT p_cap) d;
+    SELECT count(*), min(d.created_at) INTO dead, oldest_blocked_at
+      FROM (SELECT e.created_at FROM outbox_event e WHERE e.status = 'DEAD' AND e.resolved_at IS NULL ORDER BY e.sequence LIMIT p_cap) d;
     SELECT coalesce(sum(f.events), 0), coalesce(sum(f.failed_before), 0) INTO in_flight, v_failed_in_flight
       FROM outbox_claim c
      CROSS JOIN LATERAL unnest(c.lanes) AS w (lane)

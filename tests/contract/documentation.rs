@@ -17,13 +17,14 @@ const PAGES_WITH_SETTINGS: [&str; 2] =
     [include_str!("../../docs/guides/go-to-production.md"), include_str!("../../docs/guides/add-a-publisher.md")];
 
 /// Of each metric its type and labels.
-type Metrics = BTreeMap<String, (String, BTreeSet<String>)>;
+pub(crate) type Metrics = BTreeMap<String, (String, BTreeSet<String>)>;
 
 fn quoted(text: &str, mark: char) -> impl Iterator<Item = &str> {
     text.split(mark).skip(1).step_by(2)
 }
 
-fn recorded() -> Metrics {
+/// What the code records.
+pub(crate) fn recorded() -> Metrics {
     let mut metrics = Metrics::new();
     for kind in ["counter", "gauge", "histogram"] {
         for call in METRICS.split(&format!("{kind}!(")).skip(1) {

@@ -8,6 +8,7 @@ mod documentation;
 mod event_documents;
 mod event_payload_pii_contract;
 mod lane_protocol;
+mod monitoring;
 mod outbox_append_transactional_contract;
 mod outbox_message_publish_adapter;
 mod outbox_publisher_leader_election_contract;

@@ -12,7 +12,7 @@ mod fleet;
 mod history;
 mod options;
 mod plan;
-mod proxy;
+pub mod proxy;
 mod report;
 mod soak;
 mod stage;

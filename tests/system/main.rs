@@ -2,6 +2,7 @@
 
 mod command_line;
 mod commands;
+mod doctor;
 mod faults;
 mod operations;
 mod outbox_reaper_wiring;

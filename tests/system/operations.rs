@@ -371,3 +371,66 @@ async fn a_watched_status_is_shown_again_until_it_is_interrupted() -> Outcome {
     assert!(shown.contains("relay-8 of upkeep, term 4"), "{shown}");
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn old_history_is_purged_in_batches_after_a_dry_run_and_open_and_dead_events_stay() -> Outcome {
+    let world = World::shared("purge").await?;
+    let quiet = world.environment.clone().with("APP__LOGS__FILTER", "error");
+    assert_eq!(world.number(DEAD).await?, 5);
+    let old = "UPDATE outbox_event SET created_at = created_at - interval '40 days', \
+         status = CASE WHEN aggregate_id < 'o-3' THEN 'PUBLISHED' WHEN aggregate_id < 'o-5' THEN 'DEAD' ELSE 'PENDING' END, \
+         published_at = CASE WHEN aggregate_id < 'o-3' THEN statement_timestamp() - interval '20 days' END, \
+         resolved_at = CASE WHEN aggregate_id = 'o-3' THEN statement_timestamp() - interval '20 days' END, \
+         resolution = CASE WHEN aggregate_id = 'o-3' THEN 'discarded' END";
+    world.execute(old).await?;
+    let says = async |arguments: &[&str], said: &str| -> Outcome {
+        let (status, output) = run(&quiet, &[&["outbox", "purge"], arguments].concat()).await?;
+        assert!(status.success() && output.trim() == said, "{arguments:?}: {output}");
+        Ok(())
+    };
+    says(&["--older-than", "30days", "--dry-run"], "0 events would be purged").await?;
+    says(&["--older-than", "7days", "--dry-run"], "3 events would be purged").await?;
+    says(&["--older-than", "7days", "--only", "resolved"], "1 event purged").await?;
+    let json = r#"{"action":"purge","dryRun":false,"events":2,"interrupted":false}"#;
+    says(&["--older-than", "7days", "--batch", "1", "--by", "zoe", "--json"], json).await?;
+    says(&["--older-than", "7days"], "0 events purged").await?;
+    assert_eq!(world.number("SELECT count(*) FROM outbox_event WHERE status IN ('DEAD', 'PENDING')").await?, 2);
+    let recorded = "SELECT count(*) FROM outbox_audit WHERE action = 'purge' AND operator = 'zoe' AND affected = 1";
+    assert_eq!(world.number(recorded).await?, 2, "one entry for each batch");
+    for wrong in [&["outbox", "purge"][..], &["outbox", "purge", "--older-than", "1h", "--only", "dead"]] {
+        assert_eq!(run(&quiet, wrong).await?.0.code(), Some(2), "{wrong:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn replays_and_pauses_answer_in_json() -> Outcome {
+    let world = World::shared("json").await?;
+    let quiet = world.environment.clone().with("APP__LOGS__FILTER", "error");
+    let publishing = quiet.clone().with("APP__OUTBOUND__PUBLISHER", "stdout");
+    assert_eq!(world.number(DEAD).await?, 5);
+    let says = async |arguments: &[&str], said: &str| -> Outcome {
+        let (status, output) = run(&quiet, &[&["outbox"], arguments].concat()).await?;
+        assert!(status.success() && output.trim() == said, "{arguments:?}: {output}");
+        Ok(())
+    };
+    let change = |action: &str, changed: bool| {
+        format!(r#"{{"action":"{action}","aggregateType":"order","changed":{changed},"everything":false}}"#)
+    };
+    let order = ["--aggregate-type", "order", "--json"];
+    for changed in [true, false] {
+        says(&[&["pause"], &order[..]].concat(), &change("pause", changed)).await?;
+    }
+    for changed in [true, false] {
+        says(&[&["resume"], &order[..]].concat(), &change("resume", changed)).await?;
+    }
+    assert!(run(&publishing, &["relay", "--until-drained"]).await?.0.success());
+    let (one, two) = ("0198c5a0-0000-7000-8000-000000000001", "0198c5a0-0000-7000-8000-000000000002");
+    let replayed = |dry_run: bool, events: u32| {
+        format!(r#"{{"action":"replay","dryRun":{dry_run},"events":{events},"interrupted":false}}"#)
+    };
+    says(&["replay", one, two, "--dry-run", "--json"], &replayed(true, 2)).await?;
+    says(&["replay", one, "--json"], &replayed(false, 1)).await?;
+    says(&["replay", one, two, "--json"], &replayed(false, 1)).await?;
+    Ok(())
+}

@@ -38,6 +38,8 @@ pub(crate) struct World {
     pub(crate) environment: AppEnvironment,
     tap: Tap,
     database: TestDatabase,
+    broker_url: String,
+    broker: Option<ServerControl<RabbitMq>>,
     _directory: tempfile::TempDir,
     // Behind what needs them, for fields are dropped in order.
     own_servers: Option<Arc<Servers>>,
@@ -84,13 +86,43 @@ impl World {
             .with("APP__OUTBOX__STATISTICS__EVERY", "1s")
             .with("APP__OUTBOUND__AMQP__CONFIRM_TIMEOUT", "1500ms")
             .with("APP__OUTBOUND__AMQP__RECONNECT_LONGEST_PAUSE", "1s");
-        Ok(Self { environment, tap, database, _directory: directory, own_servers, _permit: permit })
+        let (broker_url, broker) = (vhost.url().to_owned(), servers.rabbitmq().await?.control().ok());
+        Ok(Self { environment, tap, database, broker_url, broker, _directory: directory, own_servers, _permit: permit })
     }
 
     /// The same with events that wait: nothing is published, nothing is consumed.
     pub(crate) fn environment_without_publisher(&self) -> AppEnvironment {
         let environment = self.environment.clone();
         environment.with("APP__OUTBOUND__PUBLISHER", "disabled").with("APP__CONSUMER__ENABLED", "false")
+    }
+
+    /// The database, as its owner.
+    pub(crate) fn database_url(&self) -> &str {
+        self.database.url()
+    }
+
+    /// The virtual host, as a user who may do everything in it.
+    pub(crate) fn broker_url(&self) -> &str {
+        &self.broker_url
+    }
+
+    /// The virtual host, as a new user who may configure, write and read what these patterns match.
+    pub(crate) async fn broker_user(&self, name: &str, [configure, write, read]: [&str; 3]) -> Outcome<String> {
+        let broker = self.broker.as_ref().ok_or("the broker takes no new user from here")?;
+        let mut url = url::Url::parse(&self.broker_url)?;
+        let vhost = url.path().trim_start_matches('/').to_owned();
+        let user = format!("{name}-{vhost}");
+        // One call where three commands would each start an Erlang machine of their own.
+        let expression = format!(
+            "rabbit_auth_backend_internal:add_user(<<\"{user}\">>, <<\"secret\">>, <<\"test\">>), \
+             rabbit_auth_backend_internal:set_permissions(<<\"{user}\">>, <<\"{vhost}\">>, \
+             <<\"{configure}\">>, <<\"{write}\">>, <<\"{read}\">>, <<\"test\">>)."
+        );
+        broker.ctl(&["eval", &expression]).await?;
+        if url.set_username(&user).and_then(|()| url.set_password(Some("secret"))).is_err() {
+            return Err("the broker's URL takes no user".into());
+        }
+        Ok(url.into())
     }
 
     pub(crate) async fn postgres(&self) -> Outcome<ServerControl<Postgres>> {
@@ -148,8 +180,20 @@ impl World {
         Ok(sqlx::query(AssertSqlSafe(query)).fetch_one(&mut connection).await?.try_get(0)?)
     }
 
+    /// The text that a query of this test answers.
+    pub(crate) async fn text(&self, query: &'static str) -> Outcome<String> {
+        let mut connection = PgConnection::connect(self.database.url()).await?;
+        Ok(sqlx::query(AssertSqlSafe(query)).fetch_one(&mut connection).await?.try_get(0)?)
+    }
+
     /// Runs a statement of this test.
     pub(crate) async fn execute(&self, statement: &'static str) -> Outcome {
+        self.execute_text(statement).await
+    }
+
+    /// Runs a statement that this test has put together.
+    pub(crate) async fn execute_text(&self, statement: &str) -> Outcome {
+        let statement = statement.to_owned();
         let mut connection = PgConnection::connect(self.database.url()).await?;
         sqlx::raw_sql(AssertSqlSafe(statement)).execute(&mut connection).await?;
         Ok(())

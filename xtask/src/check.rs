@@ -32,6 +32,12 @@ const SLOW_TESTS: &[&str] = &["system", "chaos"];
 /// Modules of the PostgreSQL adapter's tests that hold through a pooler.
 const THROUGH_A_POOLER: &[&str] =
     &["append::", "claim::", "contract::", "inbox::", "leadership::", "maintenance::", "operate::", "settle::"];
+/// The alert rules, and their tests beside them.
+const ALERTS: [&[&str]; 2] =
+    [&["check", "rules", "docs/monitoring/alerts.yml"], &["test", "rules", "docs/monitoring/alerts.test.yml"]];
+/// What the provisioning says when there is no promtool.
+const NO_PROMTOOL: &str = "no Prometheus server can be had";
+
 /// What the provisioning says when there is no pooler.
 const NO_PGBOUNCER: &str = "no PgBouncer server can be had";
 
@@ -79,6 +85,7 @@ pub fn run(root: &Path, options: Options) -> Result<u8, Error> {
     let mut built = None;
     runner.step("build", |live| build(root, &targets, live, &mut built));
     runner.step("events", |live| event_documents(root, built.as_ref(), live));
+    runner.step("alerts", |live| alerts(root, built.as_ref(), live));
     runner.step("tests", |live| tests(root, &targets, built.as_ref(), live));
     if !options.fast {
         runner.step("pgbouncer", |live| pgbouncer(root, built.as_ref(), live));
@@ -183,6 +190,26 @@ fn tests(root: &Path, targets: &Targets, built: Option<&Binaries>, live: &mut Li
         false
     })?;
     Ok(output.judge(end))
+}
+
+/// The alert rules, by Prometheus's own tool. Whether the names in them exist is a test of `contract`.
+fn alerts(root: &Path, built: Option<&Binaries>, live: &mut Live) -> Result<End, Error> {
+    let Some(binaries) = built else {
+        return Ok(End::NotRun("the build failed".to_owned()));
+    };
+    for arguments in ALERTS {
+        let mut command = binaries.command(root, "test-servers")?;
+        command.arg("promtool").args(arguments);
+        match live.run(command)? {
+            End::Passed(_) => {}
+            End::Failed { output, .. } if output.contains(NO_PROMTOOL) => {
+                let why = "promtool is not installed and cannot be installed here (package prometheus)";
+                return Ok(End::NotRun(why.to_owned()));
+            }
+            end => return Ok(end),
+        }
+    }
+    Ok(End::Passed(String::new()))
 }
 
 /// The PostgreSQL adapter's tests once more, through PgBouncer in transaction mode (case P46). The tests of connections,

@@ -61,7 +61,7 @@ const RELATIONS: [&str; 13] = [
 ];
 
 /// The functions of the outbox, those included that others call.
-const FUNCTIONS: [&str; 37] = [
+const FUNCTIONS: [&str; 38] = [
     "outbox_acknowledge",
     "outbox_claim",
     "outbox_claim_overdue",
@@ -99,6 +99,7 @@ const FUNCTIONS: [&str; 37] = [
     "outbox_statistics",
     "outbox_take_leases",
     "outbox_wait_for_lane",
+    "outbox_wake_parked",
 ];
 
 /// Looks names up in the catalog and reads no row.

@@ -40,6 +40,10 @@ impl Arguments {
         self.argument(format!("'{value}'::bigint"))
     }
 
+    pub(crate) fn optional_bigint(self, value: Option<i64>) -> Self {
+        self.argument(value.map_or_else(|| "NULL::bigint".to_owned(), |value| format!("'{value}'::bigint")))
+    }
+
     pub(crate) fn bigints(self, values: &[i64]) -> Self {
         let list = join(values.iter().map(ToString::to_string));
         self.argument(format!("'{{{list}}}'::bigint[]"))

@@ -98,6 +98,18 @@ pub enum BootstrapError {
     /// The lanes could not be rebuilt.
     #[error("the lanes cannot be rebuilt; stop the relays and wait until their leases have run out")]
     Repair(#[source] StoreError),
+    /// History could not be removed.
+    #[error("the history could not be purged; what was removed before stays removed")]
+    Purge(#[source] StoreError),
+    /// The manual could not be written.
+    #[error("the manual cannot be written to {what}")]
+    Describe {
+        /// Where to.
+        what: String,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
     /// An operator's action could not be done.
     #[error("the outbox could not be read or changed")]
     Operate(#[from] OperateError),

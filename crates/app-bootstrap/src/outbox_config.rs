@@ -2,17 +2,19 @@
 
 use std::{sync::Arc, time::Duration};
 
+use adapter_inbound::amqp::ConsumerCheck;
+use adapter_outbound::{PublisherKind, amqp::BrokerCheck};
 use adapter_persistence_postgres::{
     AutovacuumCheck, ClockCheck, Database, IndexCheck, LaneCheck, OutboxEventRepository, OutboxReaper,
-    OutboxStoreAdapter, PgTransaction, PostgresInbox, PostgresLeadership, PostgresOutboxClaimRepository,
-    PostgresUnitOfWork, SchemaCheck, ServerSettingsCheck, SnapshotCheck,
+    OutboxStoreAdapter, PermissionCheck, PgTransaction, PostgresInbox, PostgresLeadership,
+    PostgresOutboxClaimRepository, PostgresUnitOfWork, RoutingCheck, SchemaCheck, ServerSettingsCheck, SnapshotCheck,
 };
 use application_core::{
     outbox::{HolderName, InvalidBackoff},
     ports::{Clock, MessagePublishPort, OutboxCheckPort, OutboxObserver, Random, UnitOfWork, WakeupPort},
     usecases::{
         CleanUpOutboxUseCase, ExamineOutboxUseCase, ObserveOutboxUseCase, OperateOutboxUseCase, OperatePorts,
-        PublishPendingOutboxEventsUseCase, ReapOutboxUseCase, Transactional,
+        PublishPendingOutboxEventsUseCase, PurgeOutboxUseCase, ReapOutboxUseCase, Transactional,
     },
 };
 
@@ -20,7 +22,7 @@ use crate::{
     cli::expected_versions,
     clock::{SystemClock, SystemRandom},
     scheduler::{MaintenanceLeader, OutboxRelayScheduler},
-    settings::Settings,
+    settings::{ContradictionCheck, Settings},
     telemetry::OutboxMetrics,
     wakeup::RelayWakeup,
 };
@@ -143,22 +145,49 @@ impl<'a> OutboxConfig<'a> {
         Arc::new(OperateOutboxUseCase::new(operate).on_publish(self.settings.outbox.retention.on_publish))
     }
 
+    /// Removes history for an operator.
+    #[must_use]
+    pub fn purge(&self) -> PurgeOutboxUseCase {
+        PurgeOutboxUseCase::new(self.maintenance())
+    }
+
     /// Looks for what must not be; a further check is a further line here.
     #[must_use]
     pub fn doctor(&self) -> ExamineOutboxUseCase {
         let repository = self.repository();
         let database = || self.database.clone();
         let pool = self.settings.database.pool.max_connections;
-        let checks: Vec<Arc<dyn OutboxCheckPort>> = vec![
+        let mut checks: Vec<Arc<dyn OutboxCheckPort>> = vec![
+            Arc::new(ContradictionCheck::new(self.settings)),
             Arc::new(SchemaCheck::new(database(), expected_versions())),
+            Arc::new(PermissionCheck::new(database())),
             Arc::new(IndexCheck::new(database())),
             Arc::new(LaneCheck::new(repository.as_ref().clone())),
             Arc::new(AutovacuumCheck::new(database())),
             Arc::new(SnapshotCheck::new(database(), LONGEST_SNAPSHOT)),
             Arc::new(ClockCheck::new(database(), Self::clock(), CLOCK_TOLERANCE)),
             Arc::new(ServerSettingsCheck::new(database(), pool)),
+            Arc::new(RoutingCheck::new(database())),
         ];
+        checks.extend(self.broker_checks());
         ExamineOutboxUseCase::new(checks, repository)
+    }
+
+    /// The broker's, as far as this process publishes and consumes.
+    fn broker_checks(&self) -> Vec<Arc<dyn OutboxCheckPort>> {
+        let Settings { outbound, consumer, .. } = self.settings;
+        let mut checks: Vec<Arc<dyn OutboxCheckPort>> = Vec::new();
+        let publishes = outbound.publisher == PublisherKind::Amqp;
+        if publishes {
+            checks.push(Arc::new(BrokerCheck::new(outbound.clone(), Self::random())));
+        }
+        if consumer.enabled {
+            let topology = &outbound.amqp.topology;
+            let declared = topology.queue.iter().chain(&topology.parking_queue).cloned();
+            let declared = if publishes && topology.declare { declared.collect() } else { Vec::new() };
+            checks.push(Arc::new(ConsumerCheck::new(consumer.clone(), declared)));
+        }
+        checks
     }
 
     fn repository(&self) -> Arc<OutboxEventRepository> {

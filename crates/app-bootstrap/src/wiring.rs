@@ -27,7 +27,7 @@ use crate::{
     scheduler::{Periodic, RelayEnd},
     settings::Settings,
     shutdown::{EXIT_NOT_DRAINED, drain},
-    telemetry::{ConsumerMetrics, install_metrics},
+    telemetry::{ConsumerMetrics, install_metrics, record_availability, record_pool},
     wakeup::RelayWakeup,
 };
 
@@ -132,9 +132,12 @@ impl Process {
         let operate = self.outbox().operate();
         operations::serve(&self.settings, &self.checks, operate, self.metrics.clone()).await?;
         self.every("metrics upkeep", Duration::from_secs(5), {
-            let metrics = self.metrics.clone();
+            let (metrics, database, publisher) = (self.metrics.clone(), self.database.clone(), self.broker.publisher());
+            let most = self.settings.database.pool.max_connections;
             move || {
                 metrics.run_upkeep();
+                record_pool(&database, most);
+                record_availability(&publisher.availability());
                 async { Ok::<_, StoreError>(()) }
             }
         });

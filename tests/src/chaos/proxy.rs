@@ -13,12 +13,13 @@ use tokio::{
 };
 use url::Url;
 
-use super::{error::ChaosError, timer::lasting};
+use super::timer::lasting;
 use crate::pause;
 
 /// What happens to bytes under way. What is held back is delivered once the weather is fair again, as TCP does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Weather {
+pub enum Weather {
+    /// Everything passes.
     Fair,
     /// Each chunk takes this long.
     Slow(Duration),
@@ -52,7 +53,7 @@ struct State {
 
 /// Listens on a port of its own; dropping it closes every connection.
 #[derive(Debug)]
-pub(crate) struct Proxy {
+pub struct Proxy {
     address: SocketAddr,
     url: Url,
     state: watch::Sender<State>,
@@ -61,8 +62,11 @@ pub(crate) struct Proxy {
 
 impl Proxy {
     /// Stands before the server that this URL names.
-    pub(crate) async fn before(url: &str, default_port: u16) -> Result<Self, ChaosError> {
-        let url = Url::parse(url)?;
+    ///
+    /// # Errors
+    /// When the URL cannot be read or no port is free.
+    pub async fn before(url: &str, default_port: u16) -> io::Result<Self> {
+        let url = Url::parse(url).map_err(io::Error::other)?;
         let target = (url.host_str().unwrap_or("127.0.0.1").to_owned(), url.port().unwrap_or(default_port));
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
@@ -72,20 +76,24 @@ impl Proxy {
     }
 
     /// The server's URL by way of this proxy.
-    pub(crate) fn url(&self) -> Result<String, ChaosError> {
+    ///
+    /// # Errors
+    /// When the URL takes no host.
+    pub fn url(&self) -> io::Result<String> {
         let mut url = self.url.clone();
-        url.set_host(Some(&self.address.ip().to_string()))?;
+        url.set_host(Some(&self.address.ip().to_string())).map_err(io::Error::other)?;
         // Fails only for URLs that cannot have a port.
         let _unchanged = url.set_port(Some(self.address.port()));
         Ok(url.into())
     }
 
-    pub(crate) fn set(&self, weather: Weather) {
+    /// Makes the weather of all connections, those to come included.
+    pub fn set(&self, weather: Weather) {
         self.state.send_modify(|state| state.weather = weather);
     }
 
     /// Closes every connection that there is now.
-    pub(crate) fn cut(&self) {
+    pub fn cut(&self) {
         self.state.send_modify(|state| state.cuts += 1);
     }
 }

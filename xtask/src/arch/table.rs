@@ -120,6 +120,8 @@ pub const HOMES: &[Home] = &[
     Home { external: "reqwest", homes: &["system-tests", "benchmarks"] },
     Home { external: "config", homes: &["app-bootstrap"] },
     Home { external: "clap", homes: &["app-bootstrap"] },
+    Home { external: "clap_complete", homes: &["app-bootstrap"] },
+    Home { external: "clap_mangen", homes: &["app-bootstrap"] },
     Home { external: "metrics", homes: &["app-bootstrap"] },
     Home { external: "metrics-exporter-prometheus", homes: &["app-bootstrap"] },
     Home { external: "tracing-subscriber", homes: &["app-bootstrap", "system-tests"] },

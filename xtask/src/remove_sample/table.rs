@@ -29,6 +29,8 @@ pub(super) const FILES: &[&str] = &[
     "tests/src/demo.rs",
     "tests/src/work_load.rs",
     "tests/system/faults.rs",
+    "tests/system/doctor.rs",
+    "tests/system/runbooks",
     "tests/system/runbooks.rs",
     "tests/system/operations.rs",
     "tests/system/pages.rs",
@@ -61,7 +63,7 @@ pub(super) const EDITS: &[(&str, &str, &str)] = &[
     ),
     (
         "tests/system/main.rs",
-        "mod faults;\nmod operations;\nmod outbox_reaper_wiring;\nmod pages;\nmod relays;\nmod runbooks;\nmod sample_routes;\nmod stopping;\nmod world;\n",
+        "mod doctor;\nmod faults;\nmod operations;\nmod outbox_reaper_wiring;\nmod pages;\nmod relays;\nmod runbooks;\nmod sample_routes;\nmod stopping;\nmod world;\n",
         "",
     ),
     ("xtask/src/command.rs", "    crate::chaos::COMMAND,\n", ""),

@@ -64,6 +64,7 @@ pub(crate) enum Purpose {
     Consume,
     Park,
     Unpark,
+    Examine,
 }
 
 impl Purpose {
@@ -72,6 +73,7 @@ impl Purpose {
             Self::Consume => "consume",
             Self::Park => "park",
             Self::Unpark => "unpark",
+            Self::Examine => "examine",
         }
     }
 }

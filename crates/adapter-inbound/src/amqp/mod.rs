@@ -22,6 +22,7 @@
 mod connection;
 mod consumer;
 mod decode;
+mod doctor;
 mod handle;
 mod lanes;
 mod observer;
@@ -38,6 +39,7 @@ mod work;
 pub use connection::AmqpError;
 pub use consumer::{AmqpConsumer, ConsumerParts};
 pub use decode::{CLOUD_EVENTS_VERSION, DecodeError, ENVELOPE_VERSION, MessageFormat, decode};
+pub use doctor::ConsumerCheck;
 pub use handle::HandleMessage;
 pub use observer::{ConsumerObserver, ConsumerSignal, NoConsumerObserver, ParkCause};
 pub use readiness::ConsumerReadiness;

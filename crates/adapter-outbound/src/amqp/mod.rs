@@ -2,6 +2,7 @@
 
 mod channel;
 mod connection;
+mod doctor;
 mod endpoint;
 mod failure;
 mod in_flight;
@@ -12,6 +13,7 @@ mod settings;
 mod topology;
 
 pub use self::{
+    doctor::BrokerCheck,
     endpoint::AmqpSetupError,
     message::{
         EVENT_HEADER_PREFIX, X_AGGREGATE_ID, X_AGGREGATE_TYPE, X_ATTEMPT, X_EVENT_ID, X_EVENT_TYPE, X_IDEMPOTENCY_KEY,

@@ -119,6 +119,21 @@ impl OutboxMessagePublishAdapter {
         self.topology.prepare(&live, self.connect_timeout, self.link.vhost()).await
     }
 
+    /// Looks for what is missing, differs from what the settings declare, or may not be used; changes nothing.
+    ///
+    /// Waits for a connection as long as one may take. What start-up would declare is no problem while it is missing.
+    ///
+    /// # Errors
+    /// [`TopologyError::Unavailable`] when the broker cannot be asked.
+    pub async fn examine_topology(&self) -> Result<Vec<TopologyProblem>, TopologyError> {
+        let live = self
+            .link
+            .wait_until_up(self.connect_timeout)
+            .await
+            .map_err(|reason| TopologyError::Unavailable { reason })?;
+        self.topology.examine(&live, self.connect_timeout, self.link.vhost()).await
+    }
+
     /// Stops taking messages, waits for the confirms of those that were sent, and closes the connection; by force
     /// what is not done in time. Publishing afterwards fails as unavailable.
     pub async fn close(&self, within: Duration) {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use lapin::{
-    Channel, ErrorKind, ExchangeKind,
-    options::{ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions},
+    BasicProperties, Channel, ErrorKind, ExchangeKind,
+    options::{BasicPublishOptions, ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions},
     protocol::{AMQPErrorKind, AMQPSoftError},
     types::{AMQPValue, FieldTable, ShortString},
 };
@@ -85,26 +85,53 @@ impl Topology {
         self.look(&desk).await
     }
 
+    /// Everything that is missing, differs from what the settings declare, or may not be used, at once.
+    ///
+    /// Nothing is changed: what start-up would declare is no problem while it is missing, and is declared here only where it
+    /// stands, which does nothing if it is the same.
+    pub(super) async fn examine(
+        &self,
+        live: &Live,
+        within: Duration,
+        vhost: &str,
+    ) -> Result<Vec<TopologyProblem>, TopologyError> {
+        let desk = Desk { live, within, vhost };
+        let mut problems = Vec::new();
+        for name in &self.exchanges {
+            match self.exchange(&desk, name, true).await? {
+                Ok(()) => {
+                    if self.settings.declare {
+                        problems.extend(undeclarable(self.exchange(&desk, name, false).await?));
+                    }
+                    problems.extend(desk.unwritable(name).await?);
+                }
+                missing if !self.settings.declare => problems.extend(desk.problem(&exchange(name), missing)),
+                Err(_) => {}
+            }
+        }
+        if !self.addressed_queues.is_empty() {
+            problems.extend(desk.unwritable("").await?);
+        }
+        for name in self.queues() {
+            match self.queue(&desk, name, true).await? {
+                Ok(()) if self.settings.declare => {
+                    problems.extend(undeclarable(self.queue(&desk, name, false).await?));
+                }
+                Ok(()) => {}
+                missing if !self.settings.declare => problems.extend(desk.problem(&queue(name), missing)),
+                Err(_) => {}
+            }
+        }
+        Ok(problems)
+    }
+
     /// Declaring what stands there already changes nothing.
     async fn declare(&self, desk: &Desk<'_>) -> Result<(), TopologyError> {
         for name in &self.exchanges {
-            let options = ExchangeDeclareOptions { durable: true, ..ExchangeDeclareOptions::default() };
-            let object = exchange(name);
-            let name = short(&object, name)?;
-            desk.ask(&object, async |channel: &Channel| {
-                channel.exchange_declare(name, ExchangeKind::Topic, options, FieldTable::default()).await
-            })
-            .await??;
+            self.exchange(desk, name, false).await??;
         }
-        for name in self.queues_to_declare() {
-            let single = self.settings.single_active_consumer && Some(name) != self.settings.parking_queue.as_ref();
-            let object = queue(name);
-            let name = short(&object, name)?;
-            let options = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
-            desk.ask(&object, async |channel: &Channel| {
-                channel.queue_declare(name, options, queue_arguments(single)).await.map(|_| ())
-            })
-            .await??;
+        for name in self.queues() {
+            self.queue(desk, name, false).await??;
         }
         let Some(bound) = &self.settings.queue else { return Ok(()) };
         let bindings: Vec<_> =
@@ -124,40 +151,55 @@ impl Topology {
     async fn look(&self, desk: &Desk<'_>) -> Result<Vec<TopologyProblem>, TopologyError> {
         let mut problems = Vec::new();
         for name in &self.exchanges {
-            let options = ExchangeDeclareOptions { passive: true, ..ExchangeDeclareOptions::default() };
-            let object = exchange(name);
-            let name = short(&object, name)?;
-            let answer = desk
-                .ask(&object, async |channel: &Channel| {
-                    channel.exchange_declare(name, ExchangeKind::Topic, options, FieldTable::default()).await
-                })
-                .await?;
-            problems.extend(desk.problem(&object, answer));
+            let answer = self.exchange(desk, name, true).await?;
+            problems.extend(desk.problem(&exchange(name), answer));
         }
-        for name in self.queues_to_look_for() {
-            let options = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
-            let object = queue(name);
-            let name = short(&object, name)?;
-            let answer = desk
-                .ask(&object, async |channel: &Channel| {
-                    channel.queue_declare(name, options, FieldTable::default()).await.map(|_| ())
-                })
-                .await?;
-            problems.extend(desk.problem(&object, answer));
+        for name in self.queues() {
+            let answer = self.queue(desk, name, true).await?;
+            problems.extend(desk.problem(&queue(name), answer));
         }
         Ok(problems)
     }
 
-    fn queues_to_declare(&self) -> Vec<&String> {
+    /// Asks for an exchange as the settings declare it, or, passively, for one of that name.
+    async fn exchange(
+        &self,
+        desk: &Desk<'_>,
+        name: &str,
+        passive: bool,
+    ) -> Result<Result<(), TopologyError>, TopologyError> {
+        let options = ExchangeDeclareOptions { durable: true, passive, ..ExchangeDeclareOptions::default() };
+        let object = exchange(name);
+        let name = short(&object, name)?;
+        desk.ask(&object, async |channel: &Channel| {
+            channel.exchange_declare(name, ExchangeKind::Topic, options, FieldTable::default()).await
+        })
+        .await
+    }
+
+    /// As [`Self::exchange`].
+    async fn queue(
+        &self,
+        desk: &Desk<'_>,
+        name: &str,
+        passive: bool,
+    ) -> Result<Result<(), TopologyError>, TopologyError> {
+        let single = self.settings.single_active_consumer && Some(name) != self.settings.parking_queue.as_deref();
+        let object = queue(name);
+        let name = short(&object, name)?;
+        let options = QueueDeclareOptions { durable: true, passive, ..QueueDeclareOptions::default() };
+        desk.ask(&object, async |channel: &Channel| {
+            channel.queue_declare(name, options, queue_arguments(single)).await.map(|_| ())
+        })
+        .await
+    }
+
+    fn queues(&self) -> Vec<&String> {
         let own = self.settings.queue.iter().chain(&self.settings.parking_queue);
         let mut names: Vec<_> = self.addressed_queues.iter().chain(own).collect();
         names.sort_unstable();
         names.dedup();
         names
-    }
-
-    fn queues_to_look_for(&self) -> Vec<&String> {
-        self.queues_to_declare()
     }
 }
 
@@ -194,6 +236,33 @@ impl Desk<'_> {
         }
     }
 
+    /// What keeps the user from publishing to this exchange.
+    ///
+    /// The broker checks the permission before it looks at the message, whose expiration is none: it is refused either way,
+    /// and reaches no queue.
+    async fn unwritable(&self, name: &str) -> Result<Option<TopologyProblem>, TopologyError> {
+        let unavailable = |reason| TopologyError::Unavailable { reason };
+        let object = exchange(name);
+        let name = short(&object, name)?;
+        let channel = self.live.open_confirming_channel(self.within).await.map_err(unavailable)?;
+        let properties = BasicProperties::default().with_expiration("never".into());
+        let probe = async {
+            let options = BasicPublishOptions::default();
+            channel.basic_publish(name, ShortString::default(), options, &[], properties).await?.await
+        };
+        let answer = timeout(self.within, probe).await;
+        let answer =
+            answer.map_err(|_elapsed| unavailable(format!("no answer about {object} within {:?}", self.within)))?;
+        Ok(match answer.err().and_then(|error| refusal(&object, &error)) {
+            Some(TopologyError::Refused { reason, .. }) if reason.starts_with(NO_PERMISSION) => Some(TopologyProblem {
+                object,
+                problem: reason,
+                cure: "grant the user of outbound.amqp.url the permission to write to it".to_owned(),
+            }),
+            _ => None,
+        })
+    }
+
     fn problem(&self, object: &str, answer: Result<(), TopologyError>) -> Option<TopologyProblem> {
         let TopologyError::Refused { reason, .. } = answer.err()? else { return None };
         let (problem, cure) = if reason.starts_with("NOT_FOUND") {
@@ -204,6 +273,27 @@ impl Desk<'_> {
         };
         Some(TopologyProblem { object: object.to_owned(), problem, cure })
     }
+}
+
+/// How the broker begins when a permission is missing.
+const NO_PERMISSION: &str = "ACCESS_REFUSED";
+
+/// Why start-up could not declare what stands on the broker already.
+fn undeclarable(answer: Result<(), TopologyError>) -> Option<TopologyProblem> {
+    let (object, problem, cure) = match answer.err()? {
+        TopologyError::Differs { object, argument, wanted, found } => (
+            object,
+            format!("it has {argument} {found}, and the settings declare {wanted}"),
+            "delete it when it is empty and start a relay, which declares it anew, or set outbound.amqp.topology as it is",
+        ),
+        TopologyError::Refused { object, reason } => (
+            object,
+            reason,
+            "grant the user of outbound.amqp.url the permission to configure it, or set outbound.amqp.topology.declare = false",
+        ),
+        TopologyError::Unavailable { .. } => return None,
+    };
+    Some(TopologyProblem { object, problem, cure: cure.to_owned() })
 }
 
 /// What a closed channel says about the object; none if it was the connection that ended.

@@ -85,3 +85,24 @@ async fn without_a_broker_the_topology_cannot_be_looked_at() {
     let error = start(&settings).prepare_topology().await.unwrap_err();
     assert!(matches!(error, TopologyError::Unavailable { .. }), "{error}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn examining_declares_nothing_sends_nothing_and_names_what_differs() {
+    let stage = Stage::shared("examine").await;
+    let exchange = stage.exchange("e").await;
+    let queue = stage.queue("q", &exchange, "#").await;
+    let mut settings = stage.settings(&exchange, "k");
+    settings.amqp.topology.declare = true;
+    settings.amqp.topology.queue = Some(stage.name("undeclared"));
+    assert_eq!(stage.publisher(&settings).await.examine_topology().await.unwrap(), [], "a start would declare it");
+    settings.amqp.topology.declare = false;
+    let problems = stage.publisher(&settings).await.examine_topology().await.unwrap();
+    let objects: Vec<_> = problems.iter().map(|problem| problem.object.clone()).collect();
+    assert_eq!(objects, [format!("queue {:?}", stage.name("undeclared"))], "it was not declared");
+    settings.amqp.topology.declare = true;
+    settings.amqp.topology.queue = Some(queue.clone());
+    let problems = stage.publisher(&settings).await.examine_topology().await.unwrap();
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    assert!(problems[0].problem.contains("x-queue-type"), "{problems:?}");
+    assert_eq!(stage.take_all(&queue).await.len(), 0);
+}

@@ -8,7 +8,10 @@ use application_core::{
 };
 use async_trait::async_trait;
 
-pub use self::server::{AutovacuumCheck, ClockCheck, IndexCheck, SchemaCheck, ServerSettingsCheck, SnapshotCheck};
+pub use self::server::{
+    AutovacuumCheck, ClockCheck, IndexCheck, PermissionCheck, RoutingCheck, SchemaCheck, ServerSettingsCheck,
+    SnapshotCheck,
+};
 use super::{LaneProblem, OutboxEventRepository};
 
 /// The view `outbox_doctor`: lanes that do not fit their events or claims.

@@ -15,7 +15,10 @@ mod store;
 pub mod wakeup;
 
 pub use claim::{ClaimedRow, FailureRow, OutboxClaimRepository, PostgresOutboxClaimRepository, SettlementRow};
-pub use doctor::{AutovacuumCheck, ClockCheck, IndexCheck, LaneCheck, SchemaCheck, ServerSettingsCheck, SnapshotCheck};
+pub use doctor::{
+    AutovacuumCheck, ClockCheck, IndexCheck, LaneCheck, PermissionCheck, RoutingCheck, SchemaCheck,
+    ServerSettingsCheck, SnapshotCheck,
+};
 pub use entity::{OutboxEventEntity, OutboxEventStateEntity};
 pub use operations::LaneProblem;
 pub use reaper::OutboxReaper;

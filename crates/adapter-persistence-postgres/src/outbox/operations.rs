@@ -95,14 +95,6 @@ pub(super) fn attributed(arguments: Arguments, by: &Attribution) -> Arguments {
 }
 
 impl OutboxEventRepository {
-    /// Removes up to `batch` resolved events that were resolved longer ago than `age`; returns how many.
-    ///
-    /// # Errors
-    /// [`StoreError`].
-    pub async fn purge(&self, age: Duration, batch: u32, by: &Attribution) -> Result<u64, StoreError> {
-        self.counted("outbox_purge", attributed(Arguments::new().interval(age).int(batch), by)).await
-    }
-
     /// Builds all lanes anew from the open events, with the relays stopped (rule R30); returns the number of lanes.
     ///
     /// # Errors

@@ -13,9 +13,12 @@ use super::{
 };
 use crate::{
     error::from_sqlx,
-    short_transaction::run,
+    short_transaction::{run, run_for_row},
     sql::{Arguments, Statement},
 };
+
+/// The most lanes that one transaction of a resume looks at.
+const LANES_AT_ONCE: u32 = 1_000;
 
 /// The empty text, which is everything, comes first.
 const PAUSES: &str = "SELECT aggregate_type, (extract(epoch FROM statement_timestamp() - paused_at) * 1000000)::bigint, \
@@ -28,13 +31,35 @@ impl OutboxPausePort for OutboxEventRepository {
     }
 
     async fn resume(&self, scope: &PauseScope, by: &Attribution) -> Result<bool, StoreError> {
-        self.changed("outbox_resume", attributed(Arguments::new().text(stored(scope)), by)).await
+        let found = self.changed("outbox_resume", attributed(Arguments::new().text(stored(scope)), by)).await?;
+        if found && scope.aggregate_type().is_some() {
+            self.wake_parked(scope).await?;
+        }
+        Ok(found)
     }
 
     async fn pauses(&self) -> Result<Vec<Pause>, StoreError> {
         let rows = run(&self.database, &Statement::fixed(PAUSES)).await?;
         let pauses: Result<Vec<_>, _> = rows.iter().map(pause).collect();
         pauses.map_err(|error| from_sqlx(&error, self.database.limits().statement))
+    }
+}
+
+impl OutboxEventRepository {
+    /// Wakes the lanes that the pause has parked, in bounded transactions; then the pause is gone.
+    ///
+    /// # Cancellation
+    /// What is woken stays so. The pause is listed without having an effect, and the next resume goes on.
+    async fn wake_parked(&self, scope: &PauseScope) -> Result<(), StoreError> {
+        let mut after = None;
+        loop {
+            let arguments = Arguments::new().text(stored(scope)).optional_bigint(after).int(LANES_AT_ONCE);
+            let row = run_for_row(&self.database, &arguments.call("outbox_wake_parked", "*")).await?;
+            after = row.try_get(0).map_err(|error| from_sqlx(&error, self.database.limits().statement))?;
+            if after.is_none() {
+                return Ok(());
+            }
+        }
     }
 }
 

@@ -18,7 +18,8 @@ const FIGURES: &str = "pending, in_flight, failed, dead, blocked_lanes, \
         SELECT a.xact_start FROM pg_stat_activity a \
          WHERE a.datname = current_database() AND a.pid <> pg_backend_pid() \
            AND (a.backend_xmin IS NOT NULL OR a.backend_xid IS NOT NULL) \
-         UNION ALL SELECT p.prepared FROM pg_prepared_xacts p WHERE p.database = current_database()) held (began))";
+         UNION ALL SELECT p.prepared FROM pg_prepared_xacts p WHERE p.database = current_database()) held (began)), \
+     (extract(epoch FROM statement_timestamp() - oldest_blocked_at) * 1000000)::bigint";
 
 #[async_trait]
 impl OutboxStatisticsPort for OutboxEventRepository {
@@ -45,5 +46,6 @@ fn figures(row: &PgRow) -> Result<OutboxStatistics, sqlx::Error> {
         oldest_pending_age: age(5)?,
         oldest_in_flight_age: age(6)?,
         oldest_snapshot_age: age(7)?,
+        oldest_blocked_age: age(8)?,
     })
 }

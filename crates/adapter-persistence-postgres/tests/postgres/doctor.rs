@@ -3,14 +3,14 @@
 use std::{sync::Arc, time::Duration};
 
 use adapter_persistence_postgres::{
-    AutovacuumCheck, ClockCheck, Database, History, IndexCheck, SchemaCheck, ServerSettingsCheck, SnapshotCheck,
-    newest_version, outbox_migrations,
+    AutovacuumCheck, ClockCheck, Database, History, IndexCheck, PermissionCheck, RoutingCheck, SchemaCheck,
+    ServerSettingsCheck, SnapshotCheck, newest_version, outbox_migrations,
 };
 use application_core::ports::{Clock, Finding, OutboxCheckPort};
 use sqlx::Row;
 use test_support::clock::FakeClock;
 
-use super::support::Fixture;
+use super::support::{Fixture, event_of, settings_for};
 
 async fn look(check: &dyn OutboxCheckPort) -> Vec<Finding> {
     check.look().await.expect("looked")
@@ -118,4 +118,56 @@ async fn settings_that_contradict_what_is_promised_are_found() {
     let mut found = subjects(&check(&database, 10)).await;
     found.sort();
     assert_eq!(found, ["default_transaction_read_only", "synchronous_commit"]);
+}
+
+#[tokio::test]
+async fn a_permission_that_is_missing_is_found_no_relation_is_forgotten_and_the_cures_grant_all() {
+    let fixture = Fixture::new("permissions").await;
+    let mut sql = fixture.sql().await;
+    let role = format!("role_of_{}", fixture.name());
+    sql.execute(&format!("CREATE ROLE {role} LOGIN PASSWORD 'secret'")).await;
+    let mut url = url::Url::parse(fixture.url()).expect("a URL");
+    url.set_username(&role).and_then(|()| url.set_password(Some("secret"))).expect("a URL with a user");
+    let database = Database::connect(&settings_for(url.as_str())).await.expect("connected");
+    let check = PermissionCheck::new(database.clone());
+    let found = look(&check).await;
+    let made = "SELECT relname::text FROM pg_class WHERE relkind IN ('r', 'v', 'S') AND starts_with(relname, 'outbox_') \
+         AND relname <> 'outbox_audit_id_seq' ORDER BY 1";
+    let made: Vec<String> = sql.rows(made).await.iter().map(|row| row.get(0)).collect();
+    let missing: Vec<_> = made.iter().filter(|name| !found.iter().any(|finding| finding.subject == **name)).collect();
+    assert!(missing.is_empty() && made.len() > 10, "{missing:?}");
+    for Finding { cure, .. } in &found {
+        sql.execute(cure).await;
+    }
+    assert_eq!(look(&check).await, []);
+    sql.execute("REVOKE EXECUTE ON FUNCTION outbox_lead FROM PUBLIC").await;
+    let found = look(&check).await;
+    assert!(found.len() == 1 && found[0].subject.starts_with("outbox_lead("), "{found:?}");
+    sql.execute(&found[0].cure).await;
+    assert_eq!(look(&check).await, []);
+    database.close().await;
+    sql.execute(&format!("DROP OWNED BY {role}")).await;
+    sql.execute(&format!("DROP ROLE {role}")).await;
+}
+
+#[tokio::test]
+async fn returned_events_are_found_by_kind_until_they_are_resolved() {
+    let fixture = Fixture::new("routing").await;
+    let check = RoutingCheck::new(fixture.database.clone());
+    fixture.append(&[event_of("order", "a"), event_of("order", "b"), event_of("invoice", "c")]).await;
+    assert_eq!(look(&check).await, []);
+    let mut sql = fixture.sql().await;
+    sql.execute("UPDATE outbox_event SET status = 'FAILED', attempts = 1, last_error = 'unroutable: NO_ROUTE'").await;
+    sql.execute("UPDATE outbox_event SET last_error = 'rejected: full' WHERE aggregate_id = 'b'").await;
+    let found = look(&check).await;
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(
+        found.iter().all(|finding| finding.problem == "1 event was returned: no queue is bound for it"),
+        "{found:?}"
+    );
+    sql.execute(
+        "UPDATE outbox_event SET status = 'DEAD', resolved_at = statement_timestamp(), resolution = 'discarded'",
+    )
+    .await;
+    assert_eq!(look(&check).await, []);
 }

@@ -4,10 +4,10 @@ use std::{collections::BTreeSet, time::Duration};
 
 use adapter_persistence_postgres::{Database, OutboxEventRepository};
 use application_core::{
-    outbox::{AggregateId, AggregateType, EventId, FailedOutcome, FailedRun, OutboxEventStatus},
+    outbox::{AggregateId, AggregateType, EventId, FailedOutcome, FailedRun, OutboxEventStatus, SettledHistory},
     ports::{
-        EventFilter, OutboxOperationsPort, OutboxPausePort, OutboxStatisticsPort, OutboxStorePort, PauseScope,
-        StoreError,
+        EventFilter, OutboxAuditPort, OutboxMaintenancePort, OutboxOperationsPort, OutboxPausePort,
+        OutboxStatisticsPort, OutboxStorePort, PauseScope, StoreError,
     },
 };
 
@@ -170,10 +170,63 @@ async fn resolved_events_are_purged_by_age_and_others_are_not() {
     let resolved = kill_head(&fixture).await;
     fixture.events.discard(resolved).await.expect("asked");
     let dead = kill_head(&fixture).await;
-    assert_eq!(fixture.events.purge(Duration::from_hours(1), 10, &tester()).await.expect("purged"), 0, "too young");
-    assert_eq!(fixture.events.purge(Duration::ZERO, 10, &tester()).await.expect("purged"), 1);
+    let purge = async |age| fixture.reaper.purge(SettledHistory::Resolved, age, 10, &tester()).await.expect("purged");
+    assert_eq!(purge(Duration::from_hours(1)).await, 0, "too young");
+    assert_eq!(purge(Duration::ZERO).await, 1);
     assert_eq!(fixture.events.find(resolved).await.expect("read"), None);
     assert!(fixture.events.find(dead).await.expect("read").is_some());
+}
+
+#[tokio::test]
+async fn a_resume_wakes_its_lanes_in_steps_and_goes_on_where_it_was_interrupted() {
+    let fixture = Fixture::new("resume").await;
+    let order = PauseScope::Type(AggregateType::try_new("order").expect("valid"));
+    let aggregates = ["a", "b", "c", "d", "e"];
+    assert!(fixture.events.pause(&order, &tester()).await.expect("asked"));
+    for aggregate in aggregates {
+        fixture.append(&[event(aggregate)]).await;
+    }
+    assert!(fixture.claim().await.runs.is_empty());
+    let mut sql = fixture.sql().await;
+    let parked = "SELECT count(*) FROM outbox_lane WHERE token IS NULL AND due_at IS NULL";
+    assert_eq!(sql.one::<i64>(parked).await, 5);
+
+    assert!(sql.one::<bool>("SELECT outbox_resume('order', 'somebody')").await);
+    assert_eq!(sql.one::<i64>(parked).await, 5, "each step is a statement of its own");
+    let step = "SELECT outbox_wake_parked('order', NULL, 2) IS NOT NULL";
+    assert!(sql.one::<bool>(step).await, "more are to be looked at");
+    assert_eq!(sql.one::<i64>(parked).await, 3);
+    // Interrupted here: the pause is listed, and holds nothing back that is not parked yet.
+    assert_eq!(fixture.events.pauses().await.expect("read").len(), 1);
+    fixture.append(&[event("f")]).await;
+    assert_eq!(fixture.claim().await.ids().len(), 3);
+
+    assert!(fixture.events.resume(&order, &tester()).await.expect("asked"));
+    assert_eq!((sql.one::<i64>(parked).await, fixture.events.pauses().await.expect("read").len()), (0, 0));
+    assert_eq!(fixture.claim().await.ids().len(), 3);
+    assert!(!fixture.events.resume(&order, &tester()).await.expect("asked"));
+    let record = fixture.events.audit(None, 10).await.expect("read");
+    let record: Vec<_> = record.iter().map(|entry| (entry.action.as_str(), entry.by.operator.as_str())).collect();
+    assert_eq!(record, [("resume", "somebody"), ("pause", "tester")]);
+}
+
+#[tokio::test]
+async fn a_type_that_is_paused_anew_while_its_resume_is_interrupted_is_paused() {
+    let fixture = Fixture::new("paused-anew").await;
+    let order = PauseScope::Type(AggregateType::try_new("order").expect("valid"));
+    assert!(fixture.events.pause(&order, &tester()).await.expect("asked"));
+    fixture.append(&[event("a"), event("b"), event("c")]).await;
+    assert!(fixture.claim().await.runs.is_empty());
+    let mut sql = fixture.sql().await;
+    assert!(sql.one::<bool>("SELECT outbox_resume('order', 'somebody')").await);
+    assert!(sql.one::<bool>("SELECT outbox_wake_parked('order', NULL, 1) IS NOT NULL").await);
+    assert!(fixture.events.pause(&order, &tester()).await.expect("asked"), "it was not paused any more");
+    assert!(!fixture.events.pause(&order, &tester()).await.expect("asked"));
+    assert!(sql.one::<bool>("SELECT outbox_wake_parked('order', NULL, 10) IS NULL").await, "nothing is to be woken");
+    assert!(fixture.claim().await.runs.is_empty());
+    fixture.assert_lanes_are_sound().await;
+    assert!(fixture.events.resume(&order, &tester()).await.expect("asked"));
+    assert_eq!(fixture.claim().await.ids().len(), 3);
 }
 
 /// One event in each status, in the order of [`OutboxEventStatus::ALL`].

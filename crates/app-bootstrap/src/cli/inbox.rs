@@ -12,6 +12,7 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 
 use super::{
+    outbox::{print, rows_table},
     output, setup,
     values::{aggregate_id, aggregate_type, consumer_name},
 };
@@ -20,6 +21,7 @@ use crate::{error::BootstrapError, settings::Settings, words::counted};
 #[derive(Debug, Subcommand)]
 pub(super) enum InboxCommand {
     /// Let a consumer forget events, so that a replay of them has its effect again.
+    #[command(after_help = FORGET_EXAMPLES)]
     Forget {
         /// The consumer's name, for example `portfolio-minutes`.
         #[arg(long, value_parser = consumer_name)]
@@ -27,8 +29,12 @@ pub(super) enum InboxCommand {
         /// The events.
         #[arg(long, required = true, num_args = 1..)]
         events: Vec<EventId>,
+        /// Print one JSON object.
+        #[arg(long)]
+        json: bool,
     },
-    /// Aggregates whose messages a consumer has parked, as JSON.
+    /// Aggregates whose messages a consumer has parked.
+    #[command(after_help = PARKED_EXAMPLES)]
     Parked {
         /// The consumer's name.
         #[arg(long, value_parser = consumer_name)]
@@ -36,8 +42,12 @@ pub(super) enum InboxCommand {
         /// How many aggregates.
         #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
         limit: u32,
+        /// Print a JSON array.
+        #[arg(long)]
+        json: bool,
     },
     /// Ask the running consumer to handle an aggregate's parked messages again, in order.
+    #[command(after_help = UNPARK_EXAMPLES)]
     Unpark {
         /// The aggregate's type.
         #[arg(long, value_parser = aggregate_type)]
@@ -48,13 +58,32 @@ pub(super) enum InboxCommand {
         /// Give this event's message up instead of handling it.
         #[arg(long)]
         discard: Option<EventId>,
+        /// Print one JSON object.
+        #[arg(long)]
+        json: bool,
     },
 }
+
+const FORGET_EXAMPLES: &str = "\
+Examples:
+  app inbox forget --consumer portfolio-minutes --events 0198c5a0-0000-7000-8000-000000000001
+
+`app outbox replay` comes next: it sends the event again, and the consumer handles it as if it were new.";
+
+const PARKED_EXAMPLES: &str = "\
+Examples:
+  app inbox parked --consumer portfolio-minutes
+  app inbox parked --consumer portfolio-minutes --limit 1000 --json";
+
+const UNPARK_EXAMPLES: &str = "\
+Examples:
+  app inbox unpark --aggregate-type order --aggregate-id 42
+  app inbox unpark --aggregate-type order --aggregate-id 42 --discard 0198c5a0-0000-7000-8000-000000000001";
 
 impl InboxCommand {
     pub(super) async fn run(self, settings: &Settings) -> Result<ExitCode, BootstrapError> {
         match self {
-            Self::Forget { consumer, events } => {
+            Self::Forget { consumer, events, json } => {
                 let inbox = inbox(settings).await?;
                 let mut forgotten = 0;
                 for event in events {
@@ -64,9 +93,13 @@ impl InboxCommand {
                 if forgotten == 0 {
                     hint_at_consumers(&inbox, &consumer).await?;
                 }
-                output::line(format!("{} forgotten by {consumer}", counted(forgotten, "event")));
+                if json {
+                    output::line(json!({ "consumer": consumer.as_str(), "forgotten": forgotten }).to_string());
+                } else {
+                    output::line(format!("{} forgotten by {consumer}", counted(forgotten, "event")));
+                }
             }
-            Self::Parked { consumer, limit } => {
+            Self::Parked { consumer, limit, json } => {
                 let inbox = inbox(settings).await?;
                 let parked = inbox.list_parked(&consumer, limit).await.map_err(BootstrapError::Inbox)?;
                 if parked.is_empty() {
@@ -80,14 +113,13 @@ impl InboxCommand {
                         "reason": parked.reason,
                     })
                 });
-                output::line(Value::Array(rows.collect()).to_string());
+                print(&Value::Array(rows.collect()), json, rows_table);
             }
-            Self::Unpark { aggregate_type, aggregate_id, discard } => {
+            Self::Unpark { aggregate_type, aggregate_id, discard, json } => {
                 let request = UnparkRequest { aggregate_type, aggregate_id, discard };
                 request_unpark(&settings.consumer, &request).await?;
-                output::line(
-                    "asked; the running consumer acts on it, and `app inbox parked --consumer NAME` shows when it is done",
-                );
+                let said = "asked; the running consumer acts on it, and `app inbox parked --consumer NAME` shows when it is done";
+                print(&json!({ "asked": true }), json, |_| said.to_owned());
             }
         }
         Ok(ExitCode::SUCCESS)

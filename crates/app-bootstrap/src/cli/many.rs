@@ -3,9 +3,9 @@
 use std::{process::ExitCode, time::Duration};
 
 use application_core::{
-    outbox::{AggregateId, AggregateType, EventAction, EventId, EventType, FailureClass},
+    outbox::{AggregateId, AggregateType, EventAction, EventId, EventType, FailureClass, SettledHistory},
     ports::EventFilter,
-    usecases::{MOST_IN_A_BATCH, ManyReport, OperateOutboxUseCase, Selection, StopSignal},
+    usecases::{MOST_IN_A_BATCH, ManyReport, OperateOutboxUseCase, PurgeOutboxUseCase, Selection, StopSignal},
 };
 use clap::Args;
 use serde_json::json;
@@ -22,7 +22,7 @@ use crate::{error::BootstrapError, shutdown::cancel_at_signal, words::counted};
 const EXIT_INTERRUPTED: u8 = 130;
 
 /// Which events, by what is known of them.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub(super) struct FilterArgs {
     /// Only this aggregate type.
     #[arg(long, value_parser = aggregate_type)]
@@ -91,7 +91,7 @@ impl ManyArgs {
         // What is said of one event alone is why it could not be done.
         if let ([id], false) = (&self.ids[..], self.dry_run) {
             outbox.act(action, *id, &by).await?;
-            return Ok(say(action, ManyReport { events: 1, interrupted: false }, false, self.json));
+            return Ok(say(action.into(), ManyReport { events: 1, interrupted: false }, false, self.json));
         }
         let which =
             if self.ids.is_empty() { Selection::Matching(self.filter.filter()) } else { Selection::Events(self.ids) };
@@ -100,7 +100,71 @@ impl ManyArgs {
         } else {
             outbox.act_on_many(action, &which, self.batch, &by, &stop).await?
         };
-        Ok(say(action, report, self.dry_run, self.json))
+        Ok(say(action.into(), report, self.dry_run, self.json))
+    }
+}
+
+/// Published events by id, to be sent again.
+#[derive(Debug, Clone, Args)]
+pub(super) struct ReplayArgs {
+    /// The events.
+    #[arg(required = true)]
+    ids: Vec<EventId>,
+    /// Only say how many events it would send again.
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    by: AttributionArgs,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+impl ReplayArgs {
+    pub(super) async fn run(self, outbox: &OperateOutboxUseCase) -> Result<ExitCode, BootstrapError> {
+        let Self { ids, dry_run, by, json } = self;
+        let (filter, batch) = (FilterArgs::default(), MOST_IN_A_BATCH);
+        ManyArgs { ids, filter, all: false, dry_run, batch, by, json }.run(EventAction::Replay, outbox).await
+    }
+}
+
+/// Which history, and how old.
+#[derive(Debug, Clone, Args)]
+pub(super) struct PurgeArgs {
+    /// Only events that were published, discarded or skipped this long ago or longer, for example 12h or 7days.
+    #[arg(long, value_name = "AGE", value_parser = age)]
+    older_than: Duration,
+    /// Only this history: published, or resolved (DEAD events that were discarded or skipped).
+    #[arg(long, value_name = "HISTORY")]
+    only: Option<SettledHistory>,
+    /// Only say how many events it would remove.
+    #[arg(long)]
+    dry_run: bool,
+    /// How many events one transaction removes; after it, an interrupted command ends.
+    #[arg(long, value_name = "EVENTS", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    batch: u32,
+    #[command(flatten)]
+    by: AttributionArgs,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+impl PurgeArgs {
+    pub(super) async fn run(self, purge: &PurgeOutboxUseCase) -> Result<ExitCode, BootstrapError> {
+        const PURGE: Done = Done { action: "purge", participle: "purged" };
+        let histories = self.only.map_or_else(|| SettledHistory::ALL.to_vec(), |only| vec![only]);
+        if self.dry_run {
+            let count = purge.count(&histories, self.older_than).await.map_err(BootstrapError::Purge)?;
+            if count.at_least && !self.json {
+                output::line(format!("{} events or more would be purged", count.events));
+                return Ok(ExitCode::SUCCESS);
+            }
+            return Ok(say(PURGE, ManyReport { events: count.events, interrupted: false }, true, self.json));
+        }
+        let (by, stop) = (self.by.attribution(), stop_at_signal()?);
+        let purging = purge.purge(&histories, self.older_than, self.batch, &by, &stop);
+        Ok(say(PURGE, purging.await.map_err(BootstrapError::Purge)?, false, self.json))
     }
 }
 
@@ -115,16 +179,28 @@ fn stop_at_signal() -> Result<StopSignal, BootstrapError> {
     Ok(stop)
 }
 
-fn say(action: EventAction, report: ManyReport, dry_run: bool, json: bool) -> ExitCode {
+/// What was done, in words.
+#[derive(Debug, Clone, Copy)]
+struct Done {
+    action: &'static str,
+    participle: &'static str,
+}
+
+impl From<EventAction> for Done {
+    fn from(action: EventAction) -> Self {
+        Self { action: action.as_str(), participle: action.participle() }
+    }
+}
+
+fn say(done: Done, report: ManyReport, dry_run: bool, json: bool) -> ExitCode {
     let ManyReport { events, interrupted } = report;
     if json {
-        let report =
-            json!({ "action": action.as_str(), "events": events, "dryRun": dry_run, "interrupted": interrupted });
+        let report = json!({ "action": done.action, "events": events, "dryRun": dry_run, "interrupted": interrupted });
         output::line(report.to_string());
     } else {
         let would_be = if dry_run { "would be " } else { "" };
         let early = if interrupted { "; interrupted, the same command goes on" } else { "" };
-        output::line(format!("{} {would_be}{}{early}", counted(events, "event"), action.participle()));
+        output::line(format!("{} {would_be}{}{early}", counted(events, "event"), done.participle));
     }
     if interrupted { ExitCode::from(EXIT_INTERRUPTED) } else { ExitCode::SUCCESS }
 }

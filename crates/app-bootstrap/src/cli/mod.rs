@@ -1,6 +1,7 @@
 //! The command line.
 
 mod attribution;
+mod describe;
 mod inbox;
 mod many;
 mod outbox;
@@ -17,7 +18,7 @@ pub(crate) use setup::{database, expected_versions};
 
 use std::{path::PathBuf, process::ExitCode};
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 
 use crate::{
     error::BootstrapError,
@@ -56,6 +57,12 @@ enum Command {
     Migrate,
     /// Print the effective settings as TOML, secrets redacted.
     Config,
+    /// Print what makes a shell complete commands and options.
+    #[command(after_help = describe::COMPLETIONS_EXAMPLES)]
+    Completions(describe::CompletionsArgs),
+    /// Print the manual page, or write the pages of all commands into a folder.
+    #[command(after_help = describe::MAN_EXAMPLES)]
+    Man(describe::ManArgs),
     /// Look at the outbox and act on its events.
     #[command(subcommand)]
     Outbox(outbox::OutboxCommand),
@@ -77,21 +84,34 @@ impl Cli {
     /// # Errors
     /// [`BootstrapError`], whose chain of causes is for the operator.
     pub async fn run(self) -> Result<ExitCode, BootstrapError> {
-        let sources = Sources::of_process(self.config);
-        let settings = sources.load()?;
-        start_logs(&settings.logs);
-        let file = sources.settings_file();
-        if matches!(self.command, Command::Serve | Command::Relay(_)) {
-            file.log();
+        let Self { config, command } = self;
+        let sources = Sources::of_process(config);
+        // What describes the program needs none.
+        let settings = || -> Result<Settings, BootstrapError> {
+            let settings = sources.load()?;
+            start_logs(&settings.logs);
+            Ok(settings)
+        };
+        let of_service = || -> Result<Settings, BootstrapError> {
+            let settings = settings()?;
+            sources.settings_file().log();
+            Ok(settings)
+        };
+        match command {
+            Command::Completions(arguments) => Ok(arguments.run(Self::described())),
+            Command::Man(arguments) => arguments.run(&Self::described()),
+            Command::Serve => serve::serve(of_service()?).await,
+            Command::Relay(args) => relay::relay(of_service()?, args.until_drained).await,
+            Command::Migrate => setup::migrate(&settings()?).await,
+            Command::Config => print_settings(&sources.settings_file(), &settings()?),
+            Command::Outbox(command) => command.run(&settings()?).await,
+            Command::Inbox(command) => command.run(&settings()?).await,
         }
-        match self.command {
-            Command::Serve => serve::serve(settings).await,
-            Command::Relay(args) => relay::relay(settings, args.until_drained).await,
-            Command::Migrate => setup::migrate(&settings).await,
-            Command::Config => print_settings(&file, &settings),
-            Command::Outbox(command) => command.run(&settings).await,
-            Command::Inbox(command) => command.run(&settings).await,
-        }
+    }
+
+    /// The command line under the program's name, which the package's is not.
+    fn described() -> clap::Command {
+        Self::command().name("app").bin_name("app")
     }
 }
 

@@ -13,7 +13,7 @@ use time::format_description::well_known::Rfc3339;
 
 use super::{
     attribution::AttributionArgs,
-    many::{FilterArgs, ManyArgs},
+    many::{FilterArgs, ManyArgs, PurgeArgs, ReplayArgs},
     output, setup, status,
     values::aggregate_type,
 };
@@ -50,6 +50,7 @@ pub(super) enum OutboxCommand {
         json: bool,
     },
     /// Everything about one event.
+    #[command(after_help = SHOW_EXAMPLES)]
     Show {
         /// The event.
         id: EventId,
@@ -58,6 +59,7 @@ pub(super) enum OutboxCommand {
         json: bool,
     },
     /// Aggregates that wait behind a DEAD event.
+    #[command(after_help = BLOCKED_EXAMPLES)]
     Blocked {
         /// How many aggregates.
         #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -67,6 +69,7 @@ pub(super) enum OutboxCommand {
         json: bool,
     },
     /// What is wrong with the outbox, and the cure of each finding; exits with 1 if anything is.
+    #[command(after_help = DOCTOR_EXAMPLES)]
     Doctor {
         #[command(flatten)]
         by: AttributionArgs,
@@ -83,14 +86,12 @@ pub(super) enum OutboxCommand {
     /// Give DEAD events up, so that their aggregates go on without them: by id, or all that match.
     #[command(after_help = DISCARD_EXAMPLES)]
     Discard(ManyArgs),
-    /// Send a published event again under its id.
+    /// Send published events again under their ids.
     #[command(after_help = REPLAY_EXAMPLES)]
-    Replay {
-        /// The event.
-        id: EventId,
-        #[command(flatten)]
-        by: AttributionArgs,
-    },
+    Replay(ReplayArgs),
+    /// Delete history that is older than an age: published events, and those that were discarded or skipped.
+    #[command(after_help = PURGE_EXAMPLES)]
+    Purge(PurgeArgs),
     /// Hold events back: everything, or one aggregate type. What is in flight finishes; appending goes on.
     #[command(after_help = PAUSE_EXAMPLES)]
     Pause {
@@ -98,6 +99,9 @@ pub(super) enum OutboxCommand {
         scope: ScopeArgs,
         #[command(flatten)]
         by: AttributionArgs,
+        /// Print one JSON object.
+        #[arg(long)]
+        json: bool,
     },
     /// Let events go again that were held back; each pause is lifted by itself.
     #[command(after_help = PAUSE_EXAMPLES)]
@@ -106,6 +110,9 @@ pub(super) enum OutboxCommand {
         scope: ScopeArgs,
         #[command(flatten)]
         by: AttributionArgs,
+        /// Print one JSON object.
+        #[arg(long)]
+        json: bool,
     },
     /// What operators have changed, newest first: who, when, what, why, which.
     #[command(after_help = AUDIT_EXAMPLES)]
@@ -147,11 +154,42 @@ Examples:
 
 The lag is the age of the oldest pending event. Breakers are known to each relay alone: its /metrics shows them.";
 
+const SHOW_EXAMPLES: &str = "\
+Examples:
+  app outbox show 0198c5a0-0000-7000-8000-000000000001
+  app outbox show 0198c5a0-0000-7000-8000-000000000001 --json
+
+`blockedBehind` names the event to act upon when this one waits for another. Exits with 1 if there is no such event.";
+
+const BLOCKED_EXAMPLES: &str = "\
+Examples:
+  app outbox blocked
+  app outbox blocked --limit 1000 --json
+
+`head` is the event to requeue or to discard.";
+
+const DOCTOR_EXAMPLES: &str = "\
+Examples:
+  app outbox doctor
+  app outbox doctor --json
+  app outbox doctor --repair --reason 'restored from a dump'
+
+It looks at the database, the broker and the settings, and changes nothing without --repair.";
+
+const PURGE_EXAMPLES: &str = "\
+Examples:
+  app outbox purge --older-than 7days --dry-run
+  app outbox purge --older-than 7days --reason 'the disk is full'
+  app outbox purge --older-than 30days --only resolved
+
+What is purged cannot be replayed, and its ids are no duplicates any more. Open and DEAD events stay, whatever their age.
+Exit codes: 0 done, 1 refused or failed, 2 wrong arguments, 130 interrupted after a batch (the same command goes on).";
+
 const PAUSE_EXAMPLES: &str = "\
 Examples:
   app outbox pause --aggregate-type order --reason 'the shop is being moved'
   app outbox resume --aggregate-type order
-  app outbox pause --all
+  app outbox pause --all --json
 
 What is paused is shown by `app outbox status`. A second pause or resume changes nothing and is no error.";
 
@@ -179,6 +217,7 @@ Exit codes: 0 done, 1 refused or failed, 2 wrong arguments, 130 interrupted afte
 const REPLAY_EXAMPLES: &str = "\
 Examples:
   app outbox replay 0198c5a0-0000-7000-8000-000000000001 --reason 'consumer lost it'
+  app outbox replay 0198c5a0-0000-7000-8000-000000000001 0198c5a0-0000-7000-8000-000000000002 --dry-run
 
 A consumer that handled the event knows it by its inbox: `app inbox forget` comes first if it is to have its effect again.";
 
@@ -213,17 +252,19 @@ impl OutboxCommand {
             }
             Self::Requeue(many) => return many.run(EventAction::Requeue, &outbox).await,
             Self::Discard(many) => return many.run(EventAction::Discard, &outbox).await,
-            Self::Replay { id, by } => {
-                outbox.act(EventAction::Replay, id, &by.attribution()).await?;
-                output::line(format!("1 event replayed: {id}"));
+            Self::Replay(replay) => return replay.run(&outbox).await,
+            Self::Purge(purge) => return purge.run(&config.purge()).await,
+            Self::Pause { scope, by, json } => {
+                let scope = scope.scope();
+                let changed = outbox.pause(&scope, &by.attribution()).await?;
+                let said = if changed { "paused" } else { "paused already; nothing was changed" };
+                print(&pause_change("pause", &scope, changed), json, |_| said.to_owned());
             }
-            Self::Pause { scope, by } => {
-                let changed = outbox.pause(&scope.scope(), &by.attribution()).await?;
-                output::line(if changed { "paused" } else { "paused already; nothing was changed" });
-            }
-            Self::Resume { scope, by } => {
-                let changed = outbox.resume(&scope.scope(), &by.attribution()).await?;
-                output::line(if changed { "resumed" } else { "not paused; nothing was changed" });
+            Self::Resume { scope, by, json } => {
+                let scope = scope.scope();
+                let changed = outbox.resume(&scope, &by.attribution()).await?;
+                let said = if changed { "resumed" } else { "not paused; nothing was changed" };
+                print(&pause_change("resume", &scope, changed), json, |_| said.to_owned());
             }
             Self::Audit { before, limit, json } => {
                 let entries = outbox.audit(before, limit).await?;
@@ -269,7 +310,16 @@ fn findings(diagnosis: &Diagnosis) -> Vec<Value> {
     diagnosis.findings.iter().map(value).collect()
 }
 
-fn print(value: &Value, json: bool, table: fn(&Value) -> String) {
+fn pause_change(action: &str, scope: &PauseScope, changed: bool) -> Value {
+    json!({
+        "action": action,
+        "aggregateType": scope.aggregate_type().map(AggregateType::as_str),
+        "everything": *scope == PauseScope::Everything,
+        "changed": changed,
+    })
+}
+
+pub(super) fn print(value: &Value, json: bool, table: impl FnOnce(&Value) -> String) {
     output::line(if json { value.to_string() } else { table(value) });
 }
 
@@ -345,7 +395,7 @@ fn fields_table(event: &Value) -> String {
     fields.map(|(name, value)| format!("{name:<20}{}", text(value))).collect::<Vec<_>>().join("\n")
 }
 
-fn rows_table(rows: &Value) -> String {
+pub(super) fn rows_table(rows: &Value) -> String {
     let rows: Vec<_> = rows.as_array().into_iter().flatten().filter_map(Value::as_object).collect();
     let Some(first) = rows.first() else { return "none".to_owned() };
     let names: Vec<&String> =

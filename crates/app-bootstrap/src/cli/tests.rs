@@ -17,6 +17,10 @@ const WORDS: &[&str] = &[
     "config",
     "outbox",
     "inbox",
+    "completions",
+    "man",
+    "purge",
+    "--older-than",
     "help",
     "--until-drained",
     "--config",
@@ -65,6 +69,66 @@ fn any_argument() -> impl Strategy<Value = OsString> {
 #[test]
 fn the_command_line_is_one_that_its_library_accepts() {
     Cli::command().debug_assert();
+}
+
+/// Commands that have none below them, as they are typed.
+fn leaves(command: &clap::Command, above: &str) -> Vec<(String, clap::Command)> {
+    let below = command.get_subcommands();
+    let named = below.flat_map(|sub| leaves(sub, &format!("{above} {}", sub.get_name()))).collect::<Vec<_>>();
+    if named.is_empty() { vec![(above.to_owned(), command.clone())] } else { named }
+}
+
+/// What operators type when something is wrong.
+fn of_operators() -> Vec<(String, clap::Command)> {
+    let all = leaves(&Cli::described(), "app");
+    let found: Vec<_> =
+        all.into_iter().filter(|(name, _)| name.starts_with("app outbox ") || name.starts_with("app inbox ")).collect();
+    assert!(found.len() > 12, "{}", found.len());
+    found
+}
+
+#[test]
+fn every_command_of_operators_shows_examples_of_itself_and_can_answer_in_json() {
+    for (name, mut command) in of_operators() {
+        let help = command.render_long_help().to_string();
+        let (_, examples) = help.split_once("Examples:\n").unwrap_or_else(|| panic!("{name} has no examples"));
+        assert!(examples.lines().any(|line| line.starts_with(&format!("  {name}"))), "{name}: {examples}");
+        assert!(command.get_arguments().any(|argument| argument.get_long() == Some("json")), "{name} has no --json");
+    }
+}
+
+#[test]
+fn every_example_of_the_help_is_a_command() {
+    let mut tried = 0;
+    for (_, mut command) in leaves(&Cli::described(), "app") {
+        let help = command.render_long_help().to_string();
+        for line in help.lines().filter(|line| line.starts_with("  app ")) {
+            let line = line.split(" | ").next().unwrap_or(line);
+            let quoted = line.split('\'').enumerate();
+            let words =
+                quoted.flat_map(|(n, part)| if n % 2 == 1 { vec![part] } else { part.split_whitespace().collect() });
+            let words: Vec<&str> = words.collect();
+            if let Err(error) = Cli::try_parse_from(&words) {
+                panic!("{line}: {error}");
+            }
+            tried += 1;
+        }
+    }
+    assert!(tried > 30, "{tried}");
+}
+
+#[test]
+fn completions_and_the_manual_know_every_command() {
+    let mut script = Vec::new();
+    clap_complete::generate(clap_complete::Shell::Bash, &mut Cli::described(), "app", &mut script);
+    let script = String::from_utf8(script).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    clap_mangen::generate_to(Cli::described(), folder.path()).unwrap();
+    for (name, _) in leaves(&Cli::described(), "app") {
+        assert!(script.contains(&name.replace(' ', "__")), "{name} in the completions");
+        let page = folder.path().join(format!("{}.1", name.replace(' ', "-")));
+        assert!(page.is_file(), "{}", page.display());
+    }
 }
 
 proptest! {

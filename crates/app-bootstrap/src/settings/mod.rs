@@ -1,5 +1,6 @@
 //! All settings of the process, from three layers, checked as a whole.
 
+mod contradictions;
 mod load;
 mod outbox;
 mod service;
@@ -15,6 +16,7 @@ use adapter_persistence_postgres::DatabaseSettings;
 use application_core::{SettingProblem, setting_duration::readable};
 use serde::{Deserialize, Serialize};
 
+pub use contradictions::ContradictionCheck;
 pub use load::{ENVIRONMENT_PREFIX, SettingsError, SettingsFile, Sources};
 pub use outbox::{
     BreakerSettings, CrossProcessWakeup, DeadHeadSettings, LeaderSettings, OutboxSettings, ReaperSettings,

@@ -6,13 +6,16 @@ use std::{
     time::Duration,
 };
 
-use adapter_inbound::amqp::{ConsumerObserver, ConsumerSignal};
+use adapter_inbound::amqp::{ConsumerObserver, ConsumerSignal, ParkCause};
+use adapter_persistence_postgres::Database;
 use application_core::{
-    outbox::OutboxEventStatus,
-    ports::{ConsumerName, Destination, OutboxObserver, OutboxSignal, OutboxStatistics},
+    outbox::{FailureClass, OutboxEventStatus},
+    ports::{Availability, Clock, ConsumerName, Destination, OutboxObserver, OutboxSignal, OutboxStatistics},
 };
 use metrics::{counter, gauge, histogram};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+
+use crate::clock::SystemClock;
 
 /// Metrics cannot be recorded.
 #[derive(Debug, thiserror::Error)]
@@ -23,15 +26,49 @@ pub struct MetricsError(#[source] metrics_exporter_prometheus::BuildError);
 const SECONDS: [f64; 18] =
     [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 600.0];
 
+/// The class of events that went DEAD because too many leases ended on them.
+const OUTLIVED_ITS_LEASES: &str = "expired";
+
 /// Starts recording and returns what renders the page for `/metrics`.
 ///
 /// # Errors
 /// [`MetricsError`] when a recorder is installed already.
 pub fn install_metrics() -> Result<PrometheusHandle, MetricsError> {
-    PrometheusBuilder::new()
+    let handle = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &SECONDS)
         .and_then(PrometheusBuilder::install_recorder)
-        .map_err(MetricsError)
+        .map_err(MetricsError)?;
+    begin_at_zero();
+    Ok(handle)
+}
+
+/// Shows what alerts watch from the start: the first growth of a counter that was not there before is none to Prometheus.
+fn begin_at_zero() {
+    for class in FailureClass::ALL {
+        counter!("outbox_publish_failures_total", "class" => class.as_str()).increment(0);
+        counter!("outbox_dead_total", "class" => class.as_str()).increment(0);
+    }
+    counter!("outbox_dead_total", "class" => OUTLIVED_ITS_LEASES).increment(0);
+    counter!("outbox_published_total").increment(0);
+    counter!("outbox_stale_settlements_total").increment(0);
+    counter!("outbox_expired_claims_total").increment(0);
+    gauge!("outbox_clean_up_finished_timestamp_seconds").set(0.0);
+}
+
+/// Sets whether the publisher can take anything.
+pub fn record_availability(availability: &Availability) {
+    let available = matches!(availability, Availability::Available);
+    gauge!("outbox_broker_available").set(f64::from(u8::from(available)));
+}
+
+/// Sets the gauges of the pool, which may open `most` connections.
+pub fn record_pool(database: &Database, most: u32) {
+    let (open, idle) = database.pool_size();
+    let idle = u32::try_from(idle).unwrap_or(u32::MAX).min(open);
+    for (state, connections) in [("in_use", open - idle), ("idle", idle)] {
+        gauge!("database_pool_connections", "state" => state).set(f64::from(connections));
+    }
+    gauge!("database_pool_max_connections").set(f64::from(most));
 }
 
 /// The most destinations with a label of their own: a route may make one of every aggregate type that an event brings.
@@ -105,12 +142,17 @@ impl OutboxObserver for OutboxMetrics {
             OutboxSignal::Reaped(report) => {
                 counter!("outbox_expired_claims_total").increment(u64::from(report.claims));
                 counter!("outbox_expired_lanes_total").increment(u64::from(report.lanes));
+                counter!("outbox_dead_total", "class" => OUTLIVED_ITS_LEASES).increment(u64::from(report.dead));
             }
             OutboxSignal::CleanedUp { events } => {
                 counter!("outbox_cleaned_up_total").increment(u64::from(events));
             }
             OutboxSignal::InboxCleanedUp { records } => {
                 counter!("inbox_cleaned_up_total").increment(u64::from(records));
+            }
+            OutboxSignal::CleanUpFinished => {
+                let at = SystemClock::new().now() - time::OffsetDateTime::UNIX_EPOCH;
+                gauge!("outbox_clean_up_finished_timestamp_seconds").set(at.as_seconds_f64());
             }
             OutboxSignal::Statistics(ref statistics) => record_statistics(statistics),
         }
@@ -133,6 +175,7 @@ fn record_statistics(statistics: &OutboxStatistics) {
         gauge!("outbox_events", "status" => status.as_str().to_lowercase()).set(bounded(count));
     }
     gauge!("outbox_blocked_aggregates").set(bounded(statistics.blocked_aggregates));
+    gauge!("outbox_oldest_blocked_age_seconds").set(seconds(statistics.oldest_blocked_age));
     gauge!("outbox_oldest_pending_age_seconds").set(seconds(statistics.oldest_pending_age));
     gauge!("outbox_oldest_in_flight_age_seconds").set(seconds(statistics.oldest_in_flight_age));
     gauge!("outbox_oldest_snapshot_age_seconds").set(seconds(statistics.oldest_snapshot_age));
@@ -175,7 +218,14 @@ impl ConsumerObserver for ConsumerMetrics {
             }
             ConsumerSignal::StoreUnavailable => gauge!("inbox_store_available", "consumer" => consumer).set(0.0),
             ConsumerSignal::StoreAvailable => gauge!("inbox_store_available", "consumer" => consumer).set(1.0),
-            ConsumerSignal::Subscribed => gauge!("inbox_subscribed", "consumer" => consumer).set(1.0),
+            ConsumerSignal::Subscribed => {
+                // As in begin_at_zero.
+                for cause in ParkCause::ALL {
+                    let consumer = consumer.clone();
+                    counter!("inbox_parked_total", "consumer" => consumer, "cause" => cause.as_str()).increment(0);
+                }
+                gauge!("inbox_subscribed", "consumer" => consumer).set(1.0);
+            }
             ConsumerSignal::SubscriptionLost => gauge!("inbox_subscribed", "consumer" => consumer).set(0.0),
         }
     }
@@ -183,8 +233,7 @@ impl ConsumerObserver for ConsumerMetrics {
 
 #[cfg(test)]
 mod tests {
-    use adapter_inbound::amqp::ParkCause;
-    use application_core::{outbox::FailureClass, ports::ReapReport};
+    use application_core::ports::ReapReport;
 
     use super::*;
 
@@ -246,6 +295,7 @@ mod tests {
             failed: 3,
             dead: 4,
             blocked_aggregates: 5,
+            oldest_blocked_age: Some(Duration::from_secs(7)),
             oldest_pending_age: Some(Duration::from_millis(1_500)),
             ..OutboxStatistics::default()
         };
@@ -255,6 +305,7 @@ mod tests {
         }
         assert!(!page.contains("published"), "{page}");
         has(&page, "outbox_blocked_aggregates 5");
+        has(&page, "outbox_oldest_blocked_age_seconds 7");
         has(&page, "outbox_oldest_pending_age_seconds 1.5");
         has(&page, "outbox_oldest_in_flight_age_seconds 0");
     }
@@ -286,7 +337,7 @@ mod tests {
     #[test]
     fn what_helpers_did_is_added_up() {
         let settled = OutboxSignal::Settled { events: 4, postponed: 1, took: Duration::from_millis(1) };
-        let reaped = OutboxSignal::Reaped(ReapReport { claims: 2, lanes: 3, postponed: 0, dead: 0 });
+        let reaped = OutboxSignal::Reaped(ReapReport { claims: 2, lanes: 3, postponed: 0, dead: 1 });
         let page = outbox(&[
             settled.clone(),
             settled,
@@ -299,9 +350,39 @@ mod tests {
         has(&page, "outbox_postponed_lanes_total 2");
         has(&page, "outbox_expired_claims_total 2");
         has(&page, "outbox_expired_lanes_total 3");
+        has(&page, r#"outbox_dead_total{class="expired"} 1"#);
         has(&page, "outbox_stale_settlements_total 5");
         has(&page, "outbox_cleaned_up_total 6");
         has(&page, "inbox_cleaned_up_total 7");
+    }
+
+    #[test]
+    fn what_alerts_watch_is_there_before_anything_has_happened() {
+        let page = page(begin_at_zero);
+        for class in FailureClass::ALL {
+            has(&page, &format!("outbox_dead_total{{class=\"{class}\"}} 0"));
+            has(&page, &format!("outbox_publish_failures_total{{class=\"{class}\"}} 0"));
+        }
+        has(&page, "outbox_published_total 0");
+        has(&page, "outbox_stale_settlements_total 0");
+        has(&page, "outbox_expired_claims_total 0");
+        has(&page, "outbox_clean_up_finished_timestamp_seconds 0");
+    }
+
+    #[test]
+    fn a_broker_that_takes_nothing_shows_as_zero() {
+        let away = Availability::Unavailable { reason: "no route".to_owned() };
+        for (availability, shown) in [(Availability::Available, 1), (away, 0), (Availability::Disabled, 0)] {
+            has(&page(|| record_availability(&availability)), &format!("outbox_broker_available {shown}"));
+        }
+    }
+
+    #[test]
+    fn a_finished_round_of_cleaning_leaves_its_time() {
+        let page = outbox(&[OutboxSignal::CleanUpFinished]);
+        let line = page.lines().find_map(|line| line.strip_prefix("outbox_clean_up_finished_timestamp_seconds "));
+        let at: f64 = line.unwrap().parse().unwrap();
+        assert!(at > 1_700_000_000.0, "{at}");
     }
 
     #[test]
@@ -315,6 +396,7 @@ mod tests {
         let page = page(|| {
             for name in ["one", "two"] {
                 let name = ConsumerName::new(name);
+                ConsumerMetrics.observe(&name, &ConsumerSignal::Subscribed);
                 ConsumerMetrics.observe(&name, &ConsumerSignal::Duplicate);
                 ConsumerMetrics.observe(&name, &ConsumerSignal::Parked { cause: ParkCause::Rejected });
                 ConsumerMetrics.observe(&name, &ConsumerSignal::StoreAvailable);
@@ -323,6 +405,7 @@ mod tests {
         for name in ["one", "two"] {
             has(&page, &format!("inbox_duplicates_total{{consumer=\"{name}\"}} 1"));
             has(&page, &format!("inbox_parked_total{{consumer=\"{name}\",cause=\"rejected\"}} 1"));
+            has(&page, &format!("inbox_parked_total{{consumer=\"{name}\",cause=\"undecodable\"}} 0"));
             has(&page, &format!("inbox_store_available{{consumer=\"{name}\"}} 1"));
         }
     }

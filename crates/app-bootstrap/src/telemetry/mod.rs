@@ -4,4 +4,7 @@ mod logs;
 mod metrics;
 
 pub use logs::{LogFormat, LogSettings, start_logs};
-pub use metrics::{ConsumerMetrics, MetricsError, OutboxMetrics, idempotency_keys_removed, install_metrics};
+pub use metrics::{
+    ConsumerMetrics, MetricsError, OutboxMetrics, idempotency_keys_removed, install_metrics, record_availability,
+    record_pool,
+};

@@ -20,7 +20,7 @@ pub use breaker::{BatchOutcome, Breaker, BreakerPolicy, BreakerState, Verdict};
 pub use event::OutboxEvent;
 pub use failure::{FailureClass, PublishFailure, UnknownClass, storable};
 pub use headers::EventHeaders;
-pub use history::OnPublish;
+pub use history::{OnPublish, SettledHistory, UnknownHistory};
 pub use identity::{AggregateId, AggregateType, EventId, EventType, HolderName, InvalidEventId, LaneId, Sequence};
 pub use invalid::{EventField, InvalidEvent};
 pub use lease::{

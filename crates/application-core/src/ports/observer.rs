@@ -70,6 +70,8 @@ pub enum OutboxSignal<'a> {
         /// Records removed.
         records: u32,
     },
+    /// A round of cleaning ended with nothing left whose retention is over.
+    CleanUpFinished,
     /// A snapshot was taken.
     Statistics(OutboxStatistics),
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::{error::StoreError, leadership::LeaderTerm};
-use crate::outbox::AggregateType;
+use crate::outbox::{AggregateType, Attribution, SettledHistory};
 
 /// How expired leases are returned.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,4 +50,24 @@ pub trait OutboxMaintenancePort: Send + Sync {
     /// # Errors
     /// [`StoreError`].
     async fn clean_up(&self, term: &LeaderTerm, retention: Duration, batch: u32) -> Result<Option<u32>, StoreError>;
+
+    /// Removes up to `batch` events of this history that are older than `age`, oldest first, for an operator; fewer than
+    /// `batch`: that was all. It MUST record who had it done in the same transaction, unless it removed nothing.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    async fn purge(
+        &self,
+        history: SettledHistory,
+        age: Duration,
+        batch: u32,
+        by: &Attribution,
+    ) -> Result<u32, StoreError>;
+
+    /// Counts what [`Self::purge`] would remove in all; counting stops at
+    /// [`OutboxStatistics::COUNT_LIMIT`](super::OutboxStatistics::COUNT_LIMIT).
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    async fn count_purgeable(&self, history: SettledHistory, age: Duration) -> Result<u64, StoreError>;
 }

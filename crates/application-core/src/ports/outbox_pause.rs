@@ -52,6 +52,9 @@ pub trait OutboxPausePort: Send + Sync {
 
     /// Lifts this pause; others stand. `false`: it is not paused.
     ///
+    /// What it held back is woken in bounded steps. One that is interrupted has lifted the pause and woken a part; the pause
+    /// stays listed until another resume has woken the rest.
+    ///
     /// # Errors
     /// [`StoreError`].
     async fn resume(&self, scope: &PauseScope, by: &Attribution) -> Result<bool, StoreError>;

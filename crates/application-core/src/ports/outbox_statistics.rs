@@ -19,6 +19,8 @@ pub struct OutboxStatistics {
     pub dead: u64,
     /// Lanes that wait behind a DEAD event.
     pub blocked_aggregates: u64,
+    /// Time since the oldest DEAD event that nobody has resolved was stored: its aggregate waits behind it.
+    pub oldest_blocked_age: Option<Duration>,
     /// Age of the oldest open event that is not DEAD nor behind a DEAD one, replays not counted.
     pub oldest_pending_age: Option<Duration>,
     /// Time since the oldest claim that still holds a lane was made; a renewal does not shorten it, so that a relay

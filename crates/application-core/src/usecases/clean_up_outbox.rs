@@ -80,6 +80,7 @@ impl CleanUpOutboxUseCase {
                 }
             }
         }
+        self.observer.observe(&OutboxSignal::CleanUpFinished);
         Ok(CleanUpReport::Done { removed })
     }
 }
@@ -101,14 +102,19 @@ mod tests {
     use super::*;
     use crate::{
         outbox::HolderName,
-        ports::{MockInboxMaintenancePort, MockOutboxMaintenancePort, NoObserver},
+        ports::{MockInboxMaintenancePort, MockOutboxMaintenancePort, MockOutboxObserver},
     };
 
     fn term() -> LeaderTerm {
         LeaderTerm { role: "outbox-maintenance".to_owned(), holder: HolderName::new("a"), term: 7 }
     }
 
-    fn use_case(events: Vec<Option<u32>>, records: Vec<Option<u32>>) -> CleanUpOutboxUseCase {
+    fn is_finish(signal: &OutboxSignal<'_>) -> bool {
+        matches!(signal, OutboxSignal::CleanUpFinished)
+    }
+
+    /// `finishes`: whether the round is told to have left nothing.
+    fn use_case(events: Vec<Option<u32>>, records: Vec<Option<u32>>, finishes: bool) -> CleanUpOutboxUseCase {
         let (minute, hour) = (Duration::from_secs(60), Duration::from_secs(3_600));
         let mut outbox = MockOutboxMaintenancePort::new();
         let mut events = events.into_iter();
@@ -125,19 +131,22 @@ mod tests {
             .times(records.len())
             .returning(move |_, _, _| Ok(records.next().expect("no further batch")));
         let policy = CleanUpPolicy { published: minute, inbox: hour, batch: 10 };
-        CleanUpOutboxUseCase::new(Arc::new(outbox), Arc::new(inbox), Arc::new(NoObserver), policy)
+        let mut observer = MockOutboxObserver::new();
+        observer.expect_observe().withf(is_finish).times(usize::from(finishes)).return_const(());
+        observer.expect_observe().withf(|signal| !is_finish(signal)).return_const(());
+        CleanUpOutboxUseCase::new(Arc::new(outbox), Arc::new(inbox), Arc::new(observer), policy)
     }
 
     #[tokio::test]
     async fn batches_follow_each_other_until_one_is_not_full() {
-        let use_case = use_case(vec![Some(10), Some(10), Some(3)], vec![Some(10), Some(0)]);
+        let use_case = use_case(vec![Some(10), Some(10), Some(3)], vec![Some(10), Some(0)], true);
         let report = use_case.run_once(&term(), &StopSignal::new()).await;
         assert_eq!(report.expect("cleaned"), CleanUpReport::Done { removed: 33 });
     }
 
     #[tokio::test]
     async fn a_lost_term_ends_the_round() {
-        let use_case = use_case(vec![Some(10), None], Vec::new());
+        let use_case = use_case(vec![Some(10), None], Vec::new(), false);
         let report = use_case.run_once(&term(), &StopSignal::new()).await;
         assert_eq!(report.expect("cleaned"), CleanUpReport::Interrupted { removed: 10 });
     }
@@ -146,7 +155,7 @@ mod tests {
     async fn a_stopping_process_begins_no_further_batch() {
         let stop = StopSignal::new();
         stop.set();
-        let report = use_case(Vec::new(), Vec::new()).run_once(&term(), &stop).await;
+        let report = use_case(Vec::new(), Vec::new(), false).run_once(&term(), &stop).await;
         assert_eq!(report.expect("stopped"), CleanUpReport::Interrupted { removed: 0 });
     }
 }

@@ -6,6 +6,7 @@ mod handle_message_once;
 mod observe_outbox;
 mod operate_outbox;
 mod publish_pending_outbox_events;
+mod purge_outbox;
 mod reap_outbox;
 mod stop;
 mod transactional;
@@ -16,6 +17,7 @@ pub use handle_message_once::{HandleMessageOnce, Handled, HandlerError, MessageH
 pub use observe_outbox::ObserveOutboxUseCase;
 pub use operate_outbox::{MOST_IN_A_BATCH, ManyReport, OperateError, OperateOutboxUseCase, OperatePorts, Selection};
 pub use publish_pending_outbox_events::{PublishOutcome, PublishPendingOutboxEventsUseCase, PublishPolicy};
+pub use purge_outbox::{PurgeCount, PurgeOutboxUseCase};
 pub use reap_outbox::ReapOutboxUseCase;
 pub use stop::StopSignal;
 pub use transactional::{Transaction, Transactional};

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use application_core::{
-    outbox::{FailedOutcome, HolderName, OutboxEventStatus as Status},
+    outbox::{FailedOutcome, HolderName, OutboxEventStatus as Status, SettledHistory},
     ports::{LeaderTerm, ReapReport},
 };
 
@@ -13,6 +13,7 @@ use super::{
     OutboxHarness,
     bench::{AFTER_LEASE, Bench, LEASE, LONG, default_type, settled},
 };
+use crate::operate::{OperateOne, tester};
 
 const ROLE: &str = "outbox-maintenance";
 const RETENTION: Duration = LONG;
@@ -253,6 +254,47 @@ pub async fn a_term_that_is_not_the_running_one_removes_nothing<H: OutboxHarness
     bench.harness.advance(101 * LONG).await;
     assert_eq!(clean(&bench, &term, 100).await, None, "the term is over");
     assert_eq!(bench.status(id).await, Status::Published);
+}
+
+// Purge
+
+async fn purge<H: OutboxHarness>(bench: &Bench<H>, history: SettledHistory, batch: u32) -> u32 {
+    bench.harness.maintenance().purge(history, RETENTION, batch, &tester()).await.unwrap()
+}
+
+pub async fn a_purge_removes_old_history_batch_by_batch_and_records_each<H: OutboxHarness>() {
+    let bench = Bench::<H>::fresh().await;
+    let old = bench.appended("a", 3).await;
+    bench.publish_due().await;
+    bench.harness.advance(RETENTION + Duration::from_secs(1)).await;
+    let young = bench.appended("a", 1).await[0];
+    bench.publish_due().await;
+    let maintenance = bench.harness.maintenance();
+    assert_eq!(maintenance.count_purgeable(SettledHistory::Published, RETENTION).await.unwrap(), 3);
+    assert_eq!(purge(&bench, SettledHistory::Resolved, 2).await, 0);
+    assert_eq!(purge(&bench, SettledHistory::Published, 2).await, 2);
+    assert_eq!(purge(&bench, SettledHistory::Published, 2).await, 1);
+    assert_eq!(purge(&bench, SettledHistory::Published, 2).await, 0);
+    assert_eq!((bench.find(old[2]).await, bench.status(young).await), (None, Status::Published));
+    let record = bench.harness.audit().audit(None, 10).await.unwrap();
+    let record: Vec<_> = record.iter().map(|entry| (entry.action.as_str(), entry.affected, &entry.by)).collect();
+    assert_eq!(record, [("purge", 1, &tester()), ("purge", 2, &tester())]);
+}
+
+pub async fn a_purge_removes_what_was_resolved_and_never_what_is_open_or_dead<H: OutboxHarness>() {
+    let bench = Bench::<H>::fresh().await;
+    let ids = bench.appended("a", 2).await;
+    bench.kill_due(FailedOutcome::Block).await;
+    assert!(bench.harness.operations().discard(ids[0]).await.unwrap());
+    bench.kill_due(FailedOutcome::Block).await;
+    let open = bench.appended("b", 1).await[0];
+    bench.harness.advance(2 * RETENTION).await;
+    let maintenance = bench.harness.maintenance();
+    assert_eq!(maintenance.count_purgeable(SettledHistory::Resolved, RETENTION).await.unwrap(), 1);
+    assert_eq!(purge(&bench, SettledHistory::Published, 10).await, 0);
+    assert_eq!(purge(&bench, SettledHistory::Resolved, 10).await, 1);
+    assert_eq!((bench.find(ids[0]).await, bench.status(ids[1]).await), (None, Status::Dead));
+    assert_eq!(bench.status(open).await, Status::Pending);
 }
 
 pub async fn the_id_of_a_removed_event_is_free_again<H: OutboxHarness>() {

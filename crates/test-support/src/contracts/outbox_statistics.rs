@@ -29,7 +29,8 @@ pub async fn an_empty_outbox_counts_nothing<H: OutboxHarness>() {
     let bench = Bench::<H>::fresh().await;
     let figures = figures(&bench).await;
     assert_eq!(counts(&figures), [0; 5]);
-    assert_eq!((figures.oldest_pending_age, figures.oldest_in_flight_age), (None, None));
+    let ages = [figures.oldest_pending_age, figures.oldest_in_flight_age, figures.oldest_blocked_age];
+    assert_eq!(ages, [None; 3]);
 }
 
 pub async fn every_open_event_is_counted_once_by_its_status<H: OutboxHarness>() {
@@ -75,6 +76,20 @@ pub async fn dead_events_what_is_behind_them_and_replays_are_no_backlog<H: Outbo
     bench.harness.advance(AGE).await;
     assert!(bench.harness.operations().replay(replayed).await.unwrap());
     assert_eq!(figures(&bench).await.oldest_pending_age, None);
+}
+
+pub async fn the_oldest_blocked_age_is_that_of_the_dead_event_that_was_stored_first_until_it_is_resolved<
+    H: OutboxHarness,
+>() {
+    let bench = Bench::<H>::fresh().await;
+    let first = bench.appended("a", 2).await[0];
+    bench.kill_due(FailedOutcome::Block).await;
+    bench.harness.advance(AGE).await;
+    bench.appended("b", 1).await;
+    bench.kill_due(FailedOutcome::Block).await;
+    assert!(figures(&bench).await.oldest_blocked_age.is_some_and(|age| age >= AGE));
+    assert!(bench.harness.operations().discard(first).await.unwrap());
+    assert!(figures(&bench).await.oldest_blocked_age.is_some_and(|age| age < AGE));
 }
 
 pub async fn the_oldest_in_flight_age_is_that_of_the_oldest_claim_that_stands<H: OutboxHarness>() {

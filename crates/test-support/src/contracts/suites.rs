@@ -183,6 +183,8 @@ macro_rules! outbox_maintenance_contract {
                 one_call_removes_no_more_than_a_batch_and_the_oldest_first,
                 a_term_that_is_not_the_running_one_removes_nothing,
                 the_id_of_a_removed_event_is_free_again,
+                a_purge_removes_old_history_batch_by_batch_and_records_each,
+                a_purge_removes_what_was_resolved_and_never_what_is_open_or_dead,
             ]
         );
     };
@@ -277,6 +279,7 @@ macro_rules! outbox_statistics_contract {
                 every_open_event_is_counted_once_by_its_status,
                 a_failed_event_in_flight_is_counted_as_in_flight_alone,
                 the_oldest_pending_age_is_that_of_what_waits_longest,
+                the_oldest_blocked_age_is_that_of_the_dead_event_that_was_stored_first_until_it_is_resolved,
                 dead_events_what_is_behind_them_and_replays_are_no_backlog,
                 the_oldest_in_flight_age_is_that_of_the_oldest_claim_that_stands,
                 a_renewal_does_not_shorten_the_oldest_in_flight_age,

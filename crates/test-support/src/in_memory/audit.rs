@@ -37,6 +37,14 @@ impl State {
             affected: u64::try_from(events.len().max(1)).unwrap_or(u64::MAX),
         });
     }
+
+    /// Of an action that names no events it is said how many there were.
+    pub(super) fn record_count(&mut self, action: &str, affected: usize, by: &Attribution, now: OffsetDateTime) {
+        self.record(action, None, &[], by, now);
+        if let Some(entry) = self.audit.last_mut() {
+            entry.affected = u64::try_from(affected).unwrap_or(u64::MAX);
+        }
+    }
 }
 
 #[async_trait]

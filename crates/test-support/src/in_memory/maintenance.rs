@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use application_core::{
-    outbox::{LeaseToken, OutboxTransition},
+    outbox::{Attribution, EventId, LeaseToken, OutboxTransition, SettledHistory},
     ports::{LeaderTerm, OutboxMaintenancePort, ReapReport, ReapRequest, StoreError},
 };
 use async_trait::async_trait;
@@ -11,7 +11,8 @@ use time::OffsetDateTime;
 
 use super::{
     InMemoryOutbox, Operation,
-    state::{LeaseEnd, State},
+    audit::check,
+    state::{EventRow, LeaseEnd, State},
 };
 
 impl State {
@@ -76,6 +77,22 @@ impl State {
         Ok(1)
     }
 
+    /// Events of this history that are older than `age`, oldest first.
+    fn purgeable(&self, history: SettledHistory, age: Duration, now: OffsetDateTime) -> Vec<EventId> {
+        let over_since = |event: &EventRow| match history {
+            SettledHistory::Published => event.published_at,
+            SettledHistory::Resolved => event.resolved.map(|(at, _)| at),
+        };
+        let mut old: Vec<_> = self
+            .events
+            .values()
+            .filter_map(|event| over_since(event).map(|at| (at, event.id)))
+            .filter(|(at, _)| *at < now - age)
+            .collect();
+        old.sort();
+        old.into_iter().map(|(_, id)| id).collect()
+    }
+
     fn clean_up(&mut self, retention: Duration, batch: u32, now: OffsetDateTime) -> u32 {
         let mut old: Vec<_> = self
             .events
@@ -101,6 +118,33 @@ impl OutboxMaintenancePort for InMemoryOutbox {
     async fn clean_up(&self, term: &LeaderTerm, retention: Duration, batch: u32) -> Result<Option<u32>, StoreError> {
         self.shared.statement(Operation::Maintain, |state, now| {
             Ok(state.leads(term, now).then(|| state.clean_up(retention, batch, now)))
+        })
+    }
+
+    async fn purge(
+        &self,
+        history: SettledHistory,
+        age: Duration,
+        batch: u32,
+        by: &Attribution,
+    ) -> Result<u32, StoreError> {
+        check(by)?;
+        self.shared.statement(Operation::Maintain, |state, now| {
+            let mut old = state.purgeable(history, age, now);
+            old.truncate(usize::try_from(batch).unwrap_or(usize::MAX));
+            for id in &old {
+                state.events.remove(id);
+            }
+            if !old.is_empty() {
+                state.record_count("purge", old.len(), by, now);
+            }
+            Ok(count(old.len()))
+        })
+    }
+
+    async fn count_purgeable(&self, history: SettledHistory, age: Duration) -> Result<u64, StoreError> {
+        self.shared.statement(Operation::Maintain, |state, now| {
+            Ok(u64::try_from(state.purgeable(history, age, now).len()).unwrap_or(u64::MAX))
         })
     }
 }

@@ -18,7 +18,7 @@ use super::{
     Durability, Options, PgBouncer, Postgres, RabbitMq, Servers, ServersError,
     account::Account,
     control_file::{ControlFile, Record},
-    env, process,
+    env, install, process,
     server::{redacted, wait_until_ready},
     service::{Kind, Program, Service},
     supervisor::Supervisor,
@@ -35,6 +35,8 @@ test-servers down [--state FILE]
     stops and removes them
 test-servers status [--state FILE]
     says whether they accept connections
+test-servers promtool ARGUMENT...
+    runs Prometheus's tool for alert rules, which it installs as it does servers
 
 --durable               keep PostgreSQL's forced writes on
 --allow-missing-broker  go on without RabbitMQ and AMQP_URL if none can be had
@@ -69,6 +71,7 @@ pub async fn run(arguments: Vec<String>) -> ExitCode {
         Verb::Up => up(&call).await,
         Verb::Down => down(&call.state).await,
         Verb::Status => status(&call.state).await,
+        Verb::Promtool => promtool(&call).await,
     };
     outcome.map_or_else(
         |error| {
@@ -86,6 +89,7 @@ enum Verb {
     Up,
     Down,
     Status,
+    Promtool,
 }
 
 #[derive(Debug)]
@@ -107,6 +111,7 @@ impl Call {
             Some("up") => Verb::Up,
             Some("down") => Verb::Down,
             Some("status") => Verb::Status,
+            Some("promtool") => Verb::Promtool,
             Some(other) => return Err(format!("unknown command `{other}`")),
         };
         let mut call = Self {
@@ -118,6 +123,9 @@ impl Call {
             command: Vec::new(),
         };
         let starts = matches!(verb, Verb::Run | Verb::Up);
+        if verb == Verb::Promtool {
+            call.command.extend(arguments.by_ref());
+        }
         while let Some(argument) = arguments.next() {
             match argument.as_str() {
                 "--durable" if starts => {
@@ -304,6 +312,13 @@ async fn status(state: &Path) -> Result<u8, ServersError> {
     let file = ControlFile::read(state)?;
     let ready = all_ready(&file).await;
     Ok(if ready { 0 } else { NOT_READY })
+}
+
+async fn promtool(call: &Call) -> Result<u8, ServersError> {
+    let find = || env::find_on_path("promtool").ok_or_else(|| "PATH does not hold `promtool`".to_owned());
+    let program = install::found_or_installed("Prometheus", "prometheus", find, &call.options).await?;
+    let status = Command::new(program).args(&call.command).status().await.map_err(ServersError::io("run promtool"))?;
+    Ok(code(status))
 }
 
 async fn all_ready(file: &ControlFile) -> bool {

@@ -2,19 +2,53 @@
 
 use std::{
     io::{self, IsTerminal, Write},
-    path::Path,
+    path::{Path, PathBuf},
     process::Stdio,
 };
 
 use tokio::{process::Command, sync::Mutex, task};
 
-use super::{Postgres, RabbitMq, account::is_root, env, error::ServersError, options::Options, service::Program};
+use super::{
+    Postgres, RabbitMq,
+    account::is_root,
+    env,
+    error::{Attempts, ServersError},
+    options::Options,
+    service::Program,
+    way::Way,
+};
 
 const SCRIPT: &str = include_str!("install.sh");
 
 /// One installation at a time in this process, so that the second sees what the first has brought. Holds a refusal: nobody
 /// is asked twice.
 static INSTALLING: Mutex<Option<String>> = Mutex::const_new(None);
+
+/// What `find` looks for, after an installation of the package if it is not there yet.
+///
+/// # Errors
+/// [`ServersError::NoWay`] if it is not installed and cannot be installed.
+pub(crate) async fn found_or_installed(
+    server: &'static str,
+    package: &'static str,
+    find: fn() -> Result<PathBuf, String>,
+    options: &Options,
+) -> Result<PathBuf, ServersError> {
+    let no_way = |reason: String| {
+        let mut attempts = Attempts::default();
+        attempts.add(Way::Install, reason);
+        ServersError::NoWay { server, attempts, remedy: format!("install it: {}", command_line(&[package])) }
+    };
+    let absent = match find() {
+        Ok(found) => return Ok(found),
+        Err(absent) => absent,
+    };
+    match install(&[package], options).await {
+        Ok(()) => find().map_err(no_way),
+        Err(Obstacle::Failed(error)) => Err(error),
+        Err(Obstacle::Absent(refused)) => Err(no_way(format!("{absent}; {refused}"))),
+    }
+}
 
 /// Why nothing was installed.
 pub(crate) enum Obstacle {

@@ -11,7 +11,7 @@ use url::Url;
 use super::{
     account::Account,
     env,
-    error::{Attempts, ServersError},
+    error::ServersError,
     host::Host,
     install,
     options::Options,
@@ -19,7 +19,6 @@ use super::{
     random,
     service::{Program, quoted, write},
     supervisor::Supervisor,
-    way::Way,
 };
 
 /// A pooler before a PostgreSQL server. Dropping it stops and removes it.
@@ -39,10 +38,7 @@ impl PgBouncer {
     /// # Errors
     /// [`ServersError::NoWay`] if `pgbouncer` is not installed and cannot be installed.
     pub async fn before(url: &str, options: &Options) -> Result<Self, ServersError> {
-        let programs = match Pooler::find() {
-            Ok(programs) => programs,
-            Err(absent) => installed(absent, options).await?,
-        };
+        let programs = install::found_or_installed(Pooler::NAME, "pgbouncer", Pooler::find, options).await?;
         let mut options = options.clone();
         options.upstream = Some(url.to_owned());
         let (url, host, supervisor) = launch::<Pooler>(&programs, &options).await?;
@@ -57,25 +53,6 @@ impl PgBouncer {
 
     pub(crate) fn describe(&self) -> String {
         format!("{}: {}", Pooler::NAME, self.host.describe())
-    }
-}
-
-async fn installed(absent: String, options: &Options) -> Result<PathBuf, ServersError> {
-    let packages = ["pgbouncer"];
-    let refused = match install::install(&packages, options).await {
-        Ok(()) => return Pooler::find().map_err(no_way(Way::Install)),
-        Err(install::Obstacle::Failed(error)) => return Err(error),
-        Err(install::Obstacle::Absent(reason)) => reason,
-    };
-    Err(no_way(Way::Install)(format!("{absent}; {refused}")))
-}
-
-fn no_way(way: Way) -> impl Fn(String) -> ServersError {
-    move |reason| {
-        let mut attempts = Attempts::default();
-        attempts.add(way, reason);
-        let remedy = format!("install it: {}", install::command_line(&["pgbouncer"]));
-        ServersError::NoWay { server: Pooler::NAME, attempts, remedy }
     }
 }
 

@@ -1,4 +1,5 @@
-//! What the doctor looks at beside the lanes: schema, indexes, autovacuum, old snapshots, clocks, the server's settings.
+//! What the doctor looks at beside the lanes: schema, permissions, indexes, autovacuum, old snapshots, clocks, the server's
+//! settings, and events that were returned.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -251,6 +252,100 @@ impl OutboxCheckPort for ServerSettingsCheck {
 
     async fn look(&self) -> Result<Vec<Finding>, StoreError> {
         rows(&self.database, &Arguments::new().int(self.pool).fill(CONTRADICTIONS), finding).await
+    }
+}
+
+/// What each relation is used for. A row is also locked by UPDATE's permission.
+const USED: [(&str, &str); 14] = [
+    ("outbox_audit", "SELECT, INSERT"),
+    ("outbox_claim", "SELECT, INSERT, UPDATE, DELETE"),
+    ("outbox_doctor", "SELECT"),
+    ("outbox_due_floor", "SELECT, INSERT, UPDATE, DELETE"),
+    ("outbox_event", "SELECT, INSERT, UPDATE, DELETE"),
+    ("outbox_event_state", "SELECT"),
+    ("outbox_inbox", "SELECT, INSERT, UPDATE, DELETE"),
+    ("outbox_inbox_parked", "SELECT, INSERT, UPDATE, DELETE"),
+    ("outbox_lane", "SELECT, INSERT, UPDATE, DELETE"),
+    ("outbox_leader", "SELECT, INSERT, UPDATE"),
+    ("outbox_pause", "SELECT, INSERT, UPDATE, DELETE"),
+    ("outbox_schema_history", "SELECT"),
+    ("app_schema_history", "SELECT"),
+    ("outbox_event_sequence", "SELECT, USAGE"),
+];
+
+/// What is missing is the schema's finding, and no relation here.
+const FORBIDDEN: &str = "SELECT 'this role lacks ' || string_agg(privilege, ', ' ORDER BY privilege), relation, \
+            format('GRANT %s ON %s%s TO %I', string_agg(privilege, ', ' ORDER BY privilege), \
+                   CASE kind WHEN 'S' THEN 'SEQUENCE ' ELSE '' END, relation, current_user) \
+       FROM (SELECT used.relation, c.relkind AS kind, btrim(privilege) AS privilege, c.oid \
+               FROM unnest($1, $2) AS used (relation, privileges) \
+               JOIN pg_class c ON c.oid = to_regclass(used.relation) \
+              CROSS JOIN LATERAL string_to_table(used.privileges, ',') AS privilege) wanted \
+      WHERE NOT CASE kind WHEN 'S' THEN has_sequence_privilege(oid, privilege) ELSE has_table_privilege(oid, privilege) END \
+      GROUP BY relation, kind \
+     UNION ALL \
+     SELECT 'this role may not call a function', p.oid::regprocedure::text, \
+            format('GRANT EXECUTE ON FUNCTION %s TO %I', p.oid::regprocedure, current_user) \
+       FROM pg_proc p WHERE starts_with(p.proname, 'outbox_') AND pg_function_is_visible(p.oid) \
+        AND NOT has_function_privilege(p.oid, 'EXECUTE') \
+      ORDER BY 2";
+
+/// Whether this process's role may do what the outbox does.
+#[derive(Debug, Clone)]
+pub struct PermissionCheck(Database);
+
+impl PermissionCheck {
+    /// Looks as the role of this database's connections.
+    #[must_use]
+    pub const fn new(database: Database) -> Self {
+        Self(database)
+    }
+}
+
+#[async_trait]
+impl OutboxCheckPort for PermissionCheck {
+    fn name(&self) -> &'static str {
+        "permissions"
+    }
+
+    async fn look(&self) -> Result<Vec<Finding>, StoreError> {
+        let used =
+            Arguments::new().texts(USED.map(|(relation, _)| relation)).texts(USED.map(|(_, privileges)| privileges));
+        rows(&self.0, &used.fill(FORBIDDEN), finding).await
+    }
+}
+
+/// Few kinds of events, each counted up to a bound; the index of troubled events is walked.
+const RETURNED: &str = "SELECT CASE count(*) WHEN 1 THEN '1 event was returned: no queue is bound for it' \
+                 ELSE format('%s%s events were returned: no queue is bound for them', \
+                             CASE WHEN count(*) >= 10000 THEN 'at least ' ELSE '' END, count(*)) END, \
+            format('events %s of %s', t.event_type, t.aggregate_type), \
+            'bind a queue for them, or correct outbound.route; DEAD ones then go by `app outbox requeue --class unroutable`' \
+       FROM (SELECT e.event_type, e.aggregate_type FROM outbox_event e \
+              WHERE e.status IN ('FAILED', 'DEAD') AND e.resolved_at IS NULL AND starts_with(e.last_error, 'unroutable: ') \
+              LIMIT 10000) t \
+      GROUP BY t.event_type, t.aggregate_type ORDER BY count(*) DESC, 2 LIMIT 20";
+
+/// Whether the broker returned events: then a binding is missing, which the broker cannot be asked for.
+#[derive(Debug, Clone)]
+pub struct RoutingCheck(Database);
+
+impl RoutingCheck {
+    /// Looks in this database.
+    #[must_use]
+    pub const fn new(database: Database) -> Self {
+        Self(database)
+    }
+}
+
+#[async_trait]
+impl OutboxCheckPort for RoutingCheck {
+    fn name(&self) -> &'static str {
+        "routing"
+    }
+
+    async fn look(&self) -> Result<Vec<Finding>, StoreError> {
+        rows(&self.0, &Statement::fixed(RETURNED), finding).await
     }
 }
 

@@ -1,0 +1,32 @@
+//! `replay-after-a-consumer-bug.md`.
+
+use system_tests::eventually;
+
+use super::Reader;
+use crate::world::{Outcome, PATIENCE, World, complete_one};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_runbook_of_a_replay_gives_a_consumer_its_effect_again() -> Outcome {
+    let world = World::shared("replay").await?;
+    let serving = world.serve("serving").await?;
+    complete_one(&serving, "one").await?;
+    world.until_settled().await?;
+    let completed = "SELECT completed_minutes FROM portfolio_minutes";
+    let right = world.number(completed).await?;
+    assert!(right > 0);
+    // The bug: the event was taken and counted as nothing.
+    world.execute("UPDATE portfolio_minutes SET completed_minutes = 0").await?;
+    let event = world.text("SELECT id::text FROM outbox_event WHERE event_type LIKE '%Completed%'").await?;
+
+    let mut reader = Reader::opens("replay-after-a-consumer-bug.md", &world)?.knows("EVENT", &event);
+    reader.follow("1").await?;
+    assert!(reader.wrote("app outbox list").contains(&event));
+    reader.follow("2").await?;
+    let mended = || async { (world.number(completed).await.ok()? == right).then_some(()) };
+    eventually("the effect of the replay", PATIENCE, mended).await?;
+    world.until_settled().await?;
+    reader.follow("3").await?;
+    assert!(reader.wrote("app outbox audit").contains("replay"));
+    reader.closes();
+    Ok(())
+}
