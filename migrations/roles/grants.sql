@@ -76,7 +76,7 @@ BEGIN
 
             -- The operator changes events by the functions that leave a record, and by nothing else.
             ('operator', 'EXECUTE', 'FUNCTION outbox_requeue, outbox_discard, outbox_replay, outbox_pause, outbox_resume, '
-                                    'outbox_purge, outbox_repair_lanes'),
+                                    'outbox_wake_parked, outbox_purge, outbox_repair_lanes'),
             ('operator', 'SELECT', 'TABLE outbox_audit'),
             ('operator', 'SELECT, DELETE', 'TABLE outbox_inbox, outbox_inbox_parked')
           ) r (roles, rights, object)
@@ -89,7 +89,8 @@ BEGIN
     -- They run with the owner's rights, so that an operator has none on the tables and no change goes unrecorded. Where
     -- names are looked up is fixed: a caller's own objects are not found.
     FOREACH v_object IN ARRAY ARRAY[
-        'outbox_requeue', 'outbox_discard', 'outbox_replay', 'outbox_pause', 'outbox_resume', 'outbox_purge', 'outbox_repair_lanes']
+        'outbox_requeue', 'outbox_discard', 'outbox_replay', 'outbox_pause', 'outbox_resume',
+        'outbox_wake_parked', 'outbox_purge', 'outbox_repair_lanes']
     LOOP
         EXECUTE format('ALTER FUNCTION %s.%I SECURITY DEFINER SET search_path = %s, pg_temp', v_schema, v_object, v_schema);
     END LOOP;

@@ -132,7 +132,12 @@ pub fn new(root: &Path, arguments: &[String]) -> Result<Vec<String>, Error> {
         Some(("adr", [_, second, ..])) => return Err(unknown(second, "one TITLE; put it into quotation marks")),
         Some(("adr", [])) => return Err(NewError::Missing("TITLE").into()),
         Some((what, _)) => return Err(unknown(what, "aggregate, port, adapter, consumer or adr")),
-        None => return Err(Error::MissingArgument { command: "new", expected: "aggregate, port, adapter, consumer or adr" }),
+        None => {
+            return Err(Error::MissingArgument {
+                command: "new",
+                expected: "aggregate, port, adapter, consumer or adr",
+            });
+        }
     }
     let made = tree.changed().into_iter().filter(|path| !root.join(path).exists()).map(str::to_owned).collect();
     tree.write(root)?;

@@ -230,7 +230,8 @@ fn check_url(problems: &mut Vec<SettingProblem>, key: &'static str, secret: &Sec
 
 /// What the driver makes of the URL; otherwise what it must be, without a word of it that may be secret.
 pub(crate) fn read_url(secret: &SecretString) -> Result<PgConnectOptions, String> {
-    let url = url::Url::parse(secret.expose_secret()).map_err(|error| format!("it must be a URL such as postgres://user:password@host:5432/database ({error})"))?;
+    let url = url::Url::parse(secret.expose_secret())
+        .map_err(|error| format!("it must be a URL such as postgres://user:password@host:5432/database ({error})"))?;
     if !matches!(url.scheme(), "postgres" | "postgresql") {
         return Err(format!("its scheme must be postgres, not {}", url.scheme()));
     }
