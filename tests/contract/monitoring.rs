@@ -71,7 +71,7 @@ fn named(query: &str) -> Named<'_> {
     let mut at = 0;
     while let Some(token) = all.get(at).copied() {
         at += 1;
-        let list_until = |end: &'static str| all[at..].iter().take_while(|token| **token != end);
+        let list_until = |end: &'static str| all[at..].iter().take_while(move |token| **token != end);
         if GROUPING.contains(&token) {
             named.grouped.extend(list_until(")").copied().filter(is_name));
             at += list_until(")").count();

@@ -29,9 +29,10 @@ pub use inbox::PostgresInbox;
 pub use leadership::PostgresLeadership;
 pub use migrate::{History, MigrateError, MigrationReport, migrate, newest_version, outbox_migrations, schema_version};
 pub use outbox::{
-    AutovacuumCheck, ClockCheck, IndexCheck, LaneCheck, OutboxClaimRepository, OutboxEventEntity,
-    OutboxEventRepository, OutboxEventStateEntity, OutboxReaper, OutboxStoreAdapter, PermissionCheck,
-    PostgresOutboxClaimRepository, RoutingCheck, SchemaCheck, ServerSettingsCheck, SnapshotCheck,
+    AutovacuumCheck, ClaimedRow, ClockCheck, FailureRow, IndexCheck, LaneCheck, OutboxClaimRepository,
+    OutboxEventEntity, OutboxEventRepository, OutboxEventStateEntity, OutboxReaper, OutboxStoreAdapter,
+    PermissionCheck, PostgresOutboxClaimRepository, RoutingCheck, SchemaCheck, ServerSettingsCheck, SettlementRow,
+    SnapshotCheck,
     wakeup::{ListenWakeup, NotifyWakeup, WakeupSettings},
 };
 pub use readiness::{DatabaseReadiness, SchemaReadiness, SequenceError, TablesReadiness, check_sequence};

@@ -19,7 +19,7 @@ use application_core::{
     inbox::ParkedAggregate,
     outbox::{
         AggregateId, AggregateType, ClaimRequest, ClaimScope, FailedOutcome, FailedRun, HolderName, NewOutboxEvent,
-        OnPublish, OutboxEventStatus, bounds::MAX_PAYLOAD_DEPTH,
+        OnPublish, OutboxEventStatus, SettledHistory, bounds::MAX_PAYLOAD_DEPTH,
     },
     ports::{
         ConsumerName, EventFilter, FirstSeen, InboxMaintenancePort, InboxPort, LeadershipPort, OutboxAppendError,
@@ -323,7 +323,7 @@ async fn a_relay_claims_settles_reaps_leads_and_cleans_up_and_touches_no_table_o
             "SELECT outbox_requeue('{}', 'tester')",
             "SELECT outbox_discard('{}', 'tester')",
             "SELECT outbox_replay('{}', 'tester')",
-            "SELECT outbox_purge('0', 1, 'tester')",
+            "SELECT outbox_purge('published', '0', 1, 'tester')",
             "SELECT outbox_repair_lanes('tester')",
             "CREATE TABLE mine (id int)",
         ])
@@ -468,7 +468,10 @@ async fn an_operator_acts_by_what_leaves_a_record_and_by_nothing_else() {
     assert!(operator.events.pause(&everything, &tester()).await.expect("acted"));
     assert!(operator.events.resume(&everything, &tester()).await.expect("acted"));
     assert_eq!(operator.events.repair_lanes(&tester()).await.expect("acted"), 1);
-    assert_eq!(operator.events.purge(Duration::ZERO, 10, &tester()).await.expect("acted"), 1);
+    assert_eq!(
+        operator.reaper.purge(SettledHistory::Published, Duration::ZERO, 10, &tester()).await.expect("acted"),
+        1
+    );
     let audit = operator.events.audit(None, 10).await.expect("read");
     let actions: Vec<_> = audit.iter().rev().map(|entry| entry.action.as_str()).collect();
     assert_eq!(actions, ["requeue", "discard", "replay", "pause", "resume", "repair", "purge"]);

@@ -12,9 +12,7 @@ use std::{
 use adapter_persistence_postgres::{OutboxReaper, PostgresLeadership};
 use application_core::{
     outbox::{ClaimRequest, EventId, HolderName},
-    ports::{
-        LeadershipPort, OutboxAppendPort, OutboxMaintenancePort, OutboxStorePort, ReapRequest, StoreError, UnitOfWork,
-    },
+    ports::{LeadershipPort, OutboxMaintenancePort, OutboxStorePort, ReapRequest, StoreError},
 };
 
 use super::{
