@@ -5,6 +5,7 @@ pub mod demo;
 pub mod lane_protocol;
 
 mod app_process;
+pub mod operated;
 mod patience;
 pub mod tally;
 pub mod tap;

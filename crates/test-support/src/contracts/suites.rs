@@ -238,6 +238,7 @@ macro_rules! outbox_audit_contract {
                 only_the_events_that_were_changed_are_recorded,
                 a_change_whose_record_is_refused_is_not_made,
                 the_record_goes_on_page_by_page_newest_first,
+                the_record_of_one_event_leaves_the_others_out,
             ]
         );
     };
@@ -278,6 +279,7 @@ macro_rules! outbox_statistics_contract {
                 a_failed_event_in_flight_is_counted_as_in_flight_alone,
                 the_oldest_pending_age_is_that_of_what_waits_longest,
                 dead_events_what_is_behind_them_and_replays_are_no_backlog,
+                unresolved_dead_events_are_grouped_by_class_and_types,
                 the_oldest_in_flight_age_is_that_of_the_oldest_claim_that_stands,
                 a_renewal_does_not_shorten_the_oldest_in_flight_age,
                 relays_that_hold_leases_are_counted_by_name,
