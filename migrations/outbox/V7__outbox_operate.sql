@@ -29,6 +29,9 @@ CREATE TABLE outbox_audit (
     CONSTRAINT outbox_audit_affected_check CHECK (affected > 0)
 );
 
+-- What was done to one event.
+CREATE INDEX outbox_audit_events ON outbox_audit USING gin (events);
+
 CREATE FUNCTION outbox_record(
     p_operator text, p_reason text, p_action text, p_affected bigint, p_events uuid[] DEFAULT '{}', p_aggregate_type text DEFAULT NULL)
 RETURNS void LANGUAGE plpgsql VOLATILE AS $$

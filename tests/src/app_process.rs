@@ -144,6 +144,7 @@ impl AppEnvironment {
             .with("APP__OPERATIONS__OPS_LISTEN", &ops.to_string())
             .with("APP__SERVICE__INSTANCE", name);
         let mut process = environment.spawn(name, &[command], http, operations)?;
+        process.ops = Some(ops);
         process.wait_until_ready(Duration::from_mins(1)).await?;
         Ok(process)
     }
@@ -160,7 +161,7 @@ impl AppEnvironment {
         operations: SocketAddr,
     ) -> Result<AppProcess, ProcessError> {
         let (mut command, log) = self.command(name, arguments)?;
-        Ok(AppProcess { child: command.spawn()?, http, operations, log })
+        Ok(AppProcess { child: command.spawn()?, http, operations, ops: None, log })
     }
 }
 
@@ -170,6 +171,7 @@ pub struct AppProcess {
     child: Child,
     http: SocketAddr,
     operations: SocketAddr,
+    ops: Option<SocketAddr>,
     log: PathBuf,
 }
 
@@ -178,6 +180,12 @@ impl AppProcess {
     #[must_use]
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.http)
+    }
+
+    /// The URL of a path below `/ops`; empty for a process that was started without a listener for it.
+    #[must_use]
+    pub fn ops_url(&self, path: &str) -> String {
+        self.ops.map(|ops| format!("http://{ops}{path}")).unwrap_or_default()
     }
 
     /// The URL of a path of the operations HTTP: health and metrics.

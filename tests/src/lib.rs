@@ -10,9 +10,11 @@ pub mod lane_protocol;
 pub mod pages;
 
 mod app_process;
+pub mod operated;
 mod patience;
 pub mod tally;
 pub mod tap;
+pub mod webdriver;
 pub mod work_load;
 
 pub use app_process::{AppEnvironment, AppProcess, ProcessError};

@@ -1,5 +1,6 @@
 //! The whole system: real processes, real servers, real signals.
 
+mod api_document;
 mod command_line;
 mod commands;
 mod doctor;

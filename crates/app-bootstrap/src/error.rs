@@ -20,6 +20,9 @@ pub enum BootstrapError {
     /// The settings cannot be printed.
     #[error("the settings cannot be printed")]
     Print(#[from] toml::ser::Error),
+    /// The settings cannot be shown to operators.
+    #[error("the settings cannot be shown")]
+    Show(#[from] serde_json::Error),
     /// A backoff that the settings' check should have refused.
     #[error("the backoff cannot be used")]
     Backoff(#[from] InvalidBackoff),

@@ -17,10 +17,12 @@
 //! 4. Wire it in `app-bootstrap/src/wiring.rs`.
 
 pub mod inbox;
+mod json_object;
 pub mod outbox;
 pub mod ports;
 pub mod setting_duration;
 mod setting_problem;
 pub mod usecases;
 
+pub use json_object::JsonObject;
 pub use setting_problem::{SettingProblem, hides_credentials};

@@ -14,7 +14,7 @@ mod settings;
 
 pub use health::{HealthPolicy, health_router};
 pub use metrics::{METRICS_CONTENT_TYPE, metrics_router};
-pub use ops::{OpsAccess, ops_router};
+pub use ops::{OpsAccess, OpsParts, ops_router};
 pub use problem_details::ProblemDetails;
 pub use server::{BoundServer, HttpServerError, ServerLimits, bind};
 pub use settings::{InvalidOperationsSettings, OperationsSettings};

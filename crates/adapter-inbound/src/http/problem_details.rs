@@ -6,11 +6,12 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use serde::Serialize;
+use utoipa::ToSchema;
 
 /// An answer that says what went wrong: `application/problem+json` with `type`, `title`, `status` and `detail`.
 ///
 /// The type is `about:blank`: the status says what kind of problem it is, `detail` says which.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct ProblemDetails {
     r#type: &'static str,
     title: &'static str,

@@ -1,6 +1,11 @@
 //! A server for any router: bound with a typed error, limited in time and size, stopped gracefully.
 
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
 
 use axum::Router;
 use hyper::server::conn::http1;
@@ -15,6 +20,7 @@ use tokio::{
     task::JoinSet,
 };
 use tokio_util::sync::CancellationToken;
+use tower_http::add_extension::AddExtension;
 
 use super::guard::guarded;
 
@@ -24,6 +30,10 @@ const MAX_HEAD_BYTES: usize = 32 * 1024;
 const MAX_HEADERS: usize = 64;
 /// The pause after the system could not accept, mostly for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
+
+/// Whom a request comes from: an extension of every request.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Peer(pub(super) IpAddr);
 
 /// Why a server could not start.
 #[derive(Debug, thiserror::Error)]
@@ -133,12 +143,14 @@ async fn serve_connection(
     watcher: Watcher,
     _slot: OwnedSemaphorePermit,
 ) {
+    let Ok(peer) = stream.peer_addr().map(|address| Peer(address.ip().to_canonical())) else { return };
+    let service = TowerToHyperService::new(AddExtension::new(router, peer));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.header_timeout)
         .max_buf_size(MAX_HEAD_BYTES)
         .max_headers(MAX_HEADERS)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+        .serve_connection(TokioIo::new(stream), service);
     if let Err(error) = watcher.watch(connection).await {
         tracing::debug!(%error, "a connection ended early");
     }

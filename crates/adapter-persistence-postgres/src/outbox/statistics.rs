@@ -2,12 +2,19 @@
 
 use std::time::Duration;
 
-use application_core::ports::{OutboxStatistics, OutboxStatisticsPort, StoreError};
+use application_core::{
+    outbox::{AggregateType, EventType, FailureClass},
+    ports::{DeadGroup, OutboxStatistics, OutboxStatisticsPort, StoreError},
+};
 use async_trait::async_trait;
 use sqlx::{Row, postgres::PgRow};
 
-use super::OutboxEventRepository;
-use crate::{error::from_sqlx, short_transaction::run_for_row, sql::Arguments};
+use super::{OutboxEventRepository, operations::micros};
+use crate::{
+    error::from_sqlx,
+    short_transaction::{run, run_for_row},
+    sql::Arguments,
+};
 
 /// Ages in microseconds by the database's clock. The oldest snapshot is that of any session that holds back vacuum, and
 /// of prepared transactions, which have no session; what other users do is visible with the role `pg_read_all_stats`.
@@ -21,6 +28,14 @@ const FIGURES: &str = "pending, in_flight, failed, dead, blocked_lanes, \
          UNION ALL SELECT p.prepared FROM pg_prepared_xacts p WHERE p.database = current_database()) held (began)), \
      (extract(epoch FROM statement_timestamp() - oldest_blocked_at) * 1000000)::bigint";
 
+/// The list walks the index of troubled events, so that what is read follows the bound and not the table.
+const DEAD_GROUPS: &str = "SELECT CASE WHEN d.class = ANY ($1) THEN d.class END, d.aggregate_type, d.event_type, count(*), \
+     (extract(epoch FROM statement_timestamp() - min(d.created_at)) * 1000000)::bigint, min(d.last_error) \
+     FROM (SELECT split_part(e.last_error, ': ', 1) AS class, e.aggregate_type::text, e.event_type::text, e.created_at, \
+                  e.last_error FROM outbox_event e \
+            WHERE e.status = 'DEAD' AND e.resolved_at IS NULL ORDER BY e.sequence LIMIT $2) d \
+    GROUP BY 1, 2, 3 ORDER BY 4 DESC, 2, 3 LIMIT $3";
+
 #[async_trait]
 impl OutboxStatisticsPort for OutboxEventRepository {
     async fn statistics(&self) -> Result<OutboxStatistics, StoreError> {
@@ -28,6 +43,26 @@ impl OutboxStatisticsPort for OutboxEventRepository {
         let row = run_for_row(&self.database, &Arguments::new().int(limit).call("outbox_statistics", FIGURES)).await?;
         figures(&row).map_err(|error| from_sqlx(&error, self.database.limits().statement))
     }
+
+    async fn dead_groups(&self) -> Result<Vec<DeadGroup>, StoreError> {
+        let limit = u32::try_from(OutboxStatistics::COUNT_LIMIT).unwrap_or(u32::MAX);
+        let classes = FailureClass::ALL.map(FailureClass::as_str);
+        let arguments = Arguments::new().texts(classes).int(limit).int(DeadGroup::MOST);
+        let rows = run(&self.database, &arguments.fill(DEAD_GROUPS)).await?;
+        let groups: Result<Vec<_>, _> = rows.iter().map(dead_group).collect();
+        groups.map_err(|error| from_sqlx(&error, self.database.limits().statement))
+    }
+}
+
+fn dead_group(row: &PgRow) -> Result<DeadGroup, sqlx::Error> {
+    Ok(DeadGroup {
+        class: row.try_get::<Option<String>, _>(0)?.and_then(|class| class.parse().ok()),
+        aggregate_type: AggregateType::from_stored(row.try_get::<String, _>(1)?),
+        event_type: EventType::from_stored(row.try_get::<String, _>(2)?),
+        events: u64::try_from(row.try_get::<i64, _>(3)?).unwrap_or(0),
+        oldest_age: micros(row.try_get(4)?),
+        example: row.try_get(5)?,
+    })
 }
 
 fn figures(row: &PgRow) -> Result<OutboxStatistics, sqlx::Error> {

@@ -111,4 +111,12 @@ impl Settings {
     pub fn redacted(&self) -> Result<String, toml::ser::Error> {
         toml::to_string_pretty(self)
     }
+
+    /// The settings as JSON, secrets redacted.
+    ///
+    /// # Errors
+    /// When a value has no JSON form.
+    pub fn redacted_json(&self) -> Result<serde_json::Value, serde_json::Error> {
+        serde_json::to_value(self)
+    }
 }

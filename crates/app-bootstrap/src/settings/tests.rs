@@ -342,6 +342,9 @@ fn what_is_shown_of_the_settings_has_no_secret_and_reads_back() {
     let settings = load("", &secrets).unwrap();
     let shown = settings.redacted().unwrap();
     assert!(!shown.contains("hush"), "{shown}");
+    let shown_as_json = settings.redacted_json().unwrap();
+    assert!(!shown_as_json.to_string().contains("hush"), "{shown_as_json}");
+    assert_eq!(shown_as_json["outbox"]["relay"]["workers"], 7);
     assert!(!format!("{settings:?}").contains("hush"), "{settings:?}");
     let read: Settings = toml::from_str(&shown).unwrap();
     assert_eq!(read.outbox, settings.outbox);

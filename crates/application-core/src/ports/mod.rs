@@ -37,7 +37,7 @@ pub use outbox_operations::{
     BlockedAggregate, EventFilter, OutboxEventContent, OutboxEventState, OutboxOperationsPort,
 };
 pub use outbox_pause::{OutboxPausePort, Pause, PauseScope};
-pub use outbox_statistics::{OutboxStatistics, OutboxStatisticsPort};
+pub use outbox_statistics::{DeadGroup, OutboxStatistics, OutboxStatisticsPort};
 pub use outbox_store::OutboxStorePort;
 pub use random::Random;
 pub use readiness::ReadinessCheck;

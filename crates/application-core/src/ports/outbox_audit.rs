@@ -34,4 +34,10 @@ pub trait OutboxAuditPort: Send + Sync {
     /// # Errors
     /// [`StoreError`].
     async fn audit(&self, before: Option<i64>, limit: u32) -> Result<Vec<AuditEntry>, StoreError>;
+
+    /// The entries that name this event, newest first; at most `limit`.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    async fn audit_of(&self, event: EventId, limit: u32) -> Result<Vec<AuditEntry>, StoreError>;
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::error::StoreError;
+use crate::outbox::{AggregateType, EventType, FailureClass};
 
 /// A snapshot of the outbox. Counts stop at [`OutboxStatistics::COUNT_LIMIT`]; ages are by the database's clock.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -35,6 +36,28 @@ impl OutboxStatistics {
     pub const COUNT_LIMIT: u64 = 100_000;
 }
 
+/// DEAD events that nobody has resolved, and that have died alike.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeadGroup {
+    /// Whose fault it was; none: their `last_error` begins with no class.
+    pub class: Option<FailureClass>,
+    /// Their aggregates' type.
+    pub aggregate_type: AggregateType,
+    /// Their type.
+    pub event_type: EventType,
+    /// How many there are, of those that were looked at.
+    pub events: u64,
+    /// How long the oldest of them has been stored.
+    pub oldest_age: Duration,
+    /// The `last_error` of one of them.
+    pub example: Option<String>,
+}
+
+impl DeadGroup {
+    /// The most groups that are told.
+    pub const MOST: u32 = 100;
+}
+
 /// Reads the figures; each read is bounded and served by an index.
 #[cfg_attr(feature = "mocks", mockall::automock)]
 #[async_trait]
@@ -44,4 +67,11 @@ pub trait OutboxStatisticsPort: Send + Sync {
     /// # Errors
     /// [`StoreError`].
     async fn statistics(&self) -> Result<OutboxStatistics, StoreError>;
+
+    /// The groups of the first [`OutboxStatistics::COUNT_LIMIT`] unresolved DEAD events, the largest first; at most
+    /// [`DeadGroup::MOST`].
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    async fn dead_groups(&self) -> Result<Vec<DeadGroup>, StoreError>;
 }

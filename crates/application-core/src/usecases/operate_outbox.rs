@@ -5,9 +5,9 @@ use std::{fmt, sync::Arc};
 use crate::{
     outbox::{Attribution, EventAction, EventId, OnPublish, OutboxEventStatus},
     ports::{
-        AuditEntry, BlockedAggregate, EventFilter, LeaderState, OutboxAuditPort, OutboxEventState, OutboxHoldersPort,
-        OutboxOperationsPort, OutboxPausePort, OutboxStatistics, OutboxStatisticsPort, Pause, PauseScope, RelayLeases,
-        StoreError, WakeupPort,
+        AuditEntry, BlockedAggregate, DeadGroup, EventFilter, LeaderState, OutboxAuditPort, OutboxEventState,
+        OutboxHoldersPort, OutboxOperationsPort, OutboxPausePort, OutboxStatistics, OutboxStatisticsPort, Pause,
+        PauseScope, RelayLeases, StoreError, WakeupPort,
     },
     usecases::StopSignal,
 };
@@ -199,6 +199,22 @@ impl OperateOutboxUseCase {
     /// [`OperateError`].
     pub async fn statistics(&self) -> Result<OutboxStatistics, OperateError> {
         Ok(self.ports.statistics.statistics().await?)
+    }
+
+    /// How the unresolved DEAD events have died.
+    ///
+    /// # Errors
+    /// [`OperateError`].
+    pub async fn dead_groups(&self) -> Result<Vec<DeadGroup>, OperateError> {
+        Ok(self.ports.statistics.dead_groups().await?)
+    }
+
+    /// What operators have done to one event, newest first.
+    ///
+    /// # Errors
+    /// [`OperateError`].
+    pub async fn audit_of(&self, event: EventId, limit: u32) -> Result<Vec<AuditEntry>, OperateError> {
+        Ok(self.ports.audit.audit_of(event, limit).await?)
     }
 
     /// What operators have changed, newest first, before the entry with this number.

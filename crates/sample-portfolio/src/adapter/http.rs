@@ -3,7 +3,6 @@
 //! Every answer that is no success is a problem document (RFC 9457), also for paths and methods that do not exist here.
 
 mod body;
-mod object;
 mod problem;
 mod request;
 #[cfg(test)]
@@ -11,6 +10,7 @@ mod tests;
 
 use std::{fmt, sync::Arc};
 
+use application_core::JsonObject;
 use axum::{
     Json, Router,
     extract::{
@@ -28,7 +28,6 @@ use uuid::Uuid;
 
 use self::{
     body::{CompleteBody, CreateBody, MinutesBody, PageBody, ReceiptBody, WorkLogBody},
-    object::Object,
     problem::Problem,
     request::{PageQuery, idempotency_key, target, traceparent},
 };
@@ -89,7 +88,7 @@ pub fn router(use_cases: WorkLogUseCases) -> Router {
 }
 
 type PathOf<T> = Result<Path<T>, PathRejection>;
-type BodyOf<T> = Result<Json<Object<T>>, JsonRejection>;
+type BodyOf<T> = Result<Json<JsonObject<T>>, JsonRejection>;
 
 async fn create(
     State(use_cases): State<WorkLogUseCases>,
@@ -99,7 +98,7 @@ async fn create(
 ) -> Result<Response, Problem> {
     let Path(portfolio) = portfolio?;
     let key = idempotency_key(&headers)?;
-    let Json(Object(body)) = body?;
+    let Json(JsonObject(body)) = body?;
     let command = body.into_command(PortfolioId::new(portfolio), key, traceparent(&headers))?;
     let CreatedWorkLog { receipt, replayed } = use_cases.create.execute(command).await?;
     let location = format!("/portfolios/{}/work-logs/{}", receipt.portfolio, receipt.id);
@@ -126,7 +125,7 @@ async fn complete(
     body: BodyOf<CompleteBody>,
 ) -> Result<Response, Problem> {
     let target = target(path?, &headers)?;
-    let Json(Object(body)) = body?;
+    let Json(JsonObject(body)) = body?;
     let receipt = use_cases.complete.execute(target, body.spent()?).await?;
     Ok(receipt_answer(&receipt).into_response())
 }

@@ -130,3 +130,19 @@ pub async fn the_record_goes_on_page_by_page_newest_first<H: OutboxHarness>() {
     seen.reverse();
     assert_eq!(seen, ids);
 }
+
+pub async fn the_record_of_one_event_leaves_the_others_out<H: OutboxHarness>() {
+    let bench = Bench::<H>::fresh().await;
+    let ids = dead(&bench, &["a", "b", "c"]).await;
+    let who = by("somebody", "why");
+    act(&bench, EventAction::Discard, &ids, &who).await;
+    act(&bench, EventAction::Requeue, &ids[1..], &who).await;
+    let actions = async |id: EventId, limit: u32| -> Vec<_> {
+        let entries = bench.harness.audit().audit_of(id, limit).await.unwrap();
+        entries.into_iter().map(|entry| entry.action).collect()
+    };
+    assert_eq!(actions(ids[0], 100).await, ["discard"]);
+    assert_eq!(actions(ids[2], 100).await, ["requeue", "discard"], "newest first");
+    assert_eq!(actions(ids[2], 1).await, ["requeue"]);
+    assert_eq!(actions(bench.events.of("d").build().id(), 100).await, Vec::<String>::new());
+}

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use application_core::{
-    outbox::{FailedOutcome, HolderName},
+    outbox::{FailedOutcome, FailureClass, HolderName},
     ports::OutboxStatistics,
 };
 
@@ -90,6 +90,36 @@ pub async fn the_oldest_blocked_age_is_that_of_the_dead_event_that_was_stored_fi
     assert!(figures(&bench).await.oldest_blocked_age.is_some_and(|age| age >= AGE));
     assert!(bench.harness.operations().discard(first).await.unwrap());
     assert!(figures(&bench).await.oldest_blocked_age.is_some_and(|age| age < AGE));
+}
+
+pub async fn unresolved_dead_events_are_grouped_by_class_and_types<H: OutboxHarness>() {
+    let bench = Bench::<H>::fresh().await;
+    let kill = async |error: &str, outcome: FailedOutcome| {
+        let claim = bench.claim().await;
+        let mut failing = claim.failing_at(0, outcome);
+        for run in &mut failing {
+            error.clone_into(&mut run.error);
+        }
+        bench.harness.store().fail(claim.token, &failing).await.unwrap();
+    };
+    assert_eq!(bench.harness.statistics().dead_groups().await.unwrap(), []);
+    bench.appended("old", 1).await;
+    kill("rejected: full", FailedOutcome::Block).await;
+    bench.harness.advance(AGE).await;
+    bench.appended("young", 1).await;
+    kill("rejected: full", FailedOutcome::Block).await;
+    bench.append(&[bench.events.of("other").event_type("Other").build()]).await;
+    kill("lease expired: 10 times", FailedOutcome::Block).await;
+    bench.appended("skipped", 1).await;
+    kill("rejected: full", FailedOutcome::Skip).await;
+    bench.appended("waiting", 1).await;
+    let groups = bench.harness.statistics().dead_groups().await.unwrap();
+    assert_eq!(groups.len(), 2, "{groups:?}");
+    let (rejected, other) = (&groups[0], &groups[1]);
+    assert_eq!((rejected.class, rejected.events), (Some(FailureClass::Rejected), 2));
+    assert_eq!(rejected.example.as_deref(), Some("rejected: full"));
+    assert!(rejected.oldest_age >= AGE && other.oldest_age < AGE, "{groups:?}");
+    assert_eq!((other.class, other.event_type.as_str(), other.events), (None, "Other", 1));
 }
 
 pub async fn the_oldest_in_flight_age_is_that_of_the_oldest_claim_that_stands<H: OutboxHarness>() {

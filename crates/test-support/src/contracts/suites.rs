@@ -240,6 +240,7 @@ macro_rules! outbox_audit_contract {
                 only_the_events_that_were_changed_are_recorded,
                 a_change_whose_record_is_refused_is_not_made,
                 the_record_goes_on_page_by_page_newest_first,
+                the_record_of_one_event_leaves_the_others_out,
             ]
         );
     };
@@ -281,6 +282,7 @@ macro_rules! outbox_statistics_contract {
                 the_oldest_pending_age_is_that_of_what_waits_longest,
                 the_oldest_blocked_age_is_that_of_the_dead_event_that_was_stored_first_until_it_is_resolved,
                 dead_events_what_is_behind_them_and_replays_are_no_backlog,
+                unresolved_dead_events_are_grouped_by_class_and_types,
                 the_oldest_in_flight_age_is_that_of_the_oldest_claim_that_stands,
                 a_renewal_does_not_shorten_the_oldest_in_flight_age,
                 relays_that_hold_leases_are_counted_by_name,

@@ -55,4 +55,11 @@ impl OutboxAuditPort for InMemoryOutbox {
             Ok(entries.take(usize::try_from(limit).unwrap_or(usize::MAX)).cloned().collect())
         })
     }
+
+    async fn audit_of(&self, event: EventId, limit: u32) -> Result<Vec<AuditEntry>, StoreError> {
+        self.shared.statement(Operation::Operate, |state, _| {
+            let entries = state.audit.iter().rev().filter(|entry| entry.events.contains(&event));
+            Ok(entries.take(usize::try_from(limit).unwrap_or(usize::MAX)).cloned().collect())
+        })
+    }
 }

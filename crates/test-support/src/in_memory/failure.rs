@@ -42,7 +42,7 @@ pub enum Operation {
     Maintain,
     /// Every method of `OutboxOperationsPort`, `OutboxPausePort` and `OutboxAuditPort`.
     Operate,
-    /// `OutboxStatisticsPort::statistics` and every method of `OutboxHoldersPort`.
+    /// Every method of `OutboxStatisticsPort` and `OutboxHoldersPort`.
     Statistics,
     /// `InboxPort::record` and every method of `ParkingPort`.
     Inbox,

@@ -1,10 +1,14 @@
 //! The figures of the outbox in memory.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use application_core::{
-    outbox::OutboxEventStatus,
-    ports::{OutboxStatistics, OutboxStatisticsPort, StoreError},
+    outbox::{FailureClass, OutboxEventStatus},
+    ports::{DeadGroup, OutboxStatistics, OutboxStatisticsPort, StoreError},
 };
 use async_trait::async_trait;
 use time::OffsetDateTime;
@@ -47,11 +51,44 @@ impl State {
         figures.oldest_snapshot_age = since(self.locks.oldest());
         figures
     }
+
+    fn dead_groups(&self, now: OffsetDateTime) -> Vec<DeadGroup> {
+        let mut groups = BTreeMap::new();
+        for event in self.open.values().filter_map(|id| self.events.get(id)) {
+            if event.status != OutboxEventStatus::Dead {
+                continue;
+            }
+            let class = class_of(event.last_error.as_deref());
+            let key = (event.aggregate_type.to_string(), event.event_type.to_string(), class);
+            let group = groups.entry(key).or_insert_with(|| DeadGroup {
+                class,
+                aggregate_type: event.aggregate_type.clone(),
+                event_type: event.event_type.clone(),
+                events: 0,
+                oldest_age: Duration::ZERO,
+                example: event.last_error.clone(),
+            });
+            group.events += 1;
+            group.oldest_age = group.oldest_age.max(age(event.created_at, now));
+        }
+        let mut groups: Vec<_> = groups.into_values().collect();
+        groups.sort_by_key(|group| Reverse(group.events));
+        groups.truncate(usize::try_from(DeadGroup::MOST).unwrap_or(usize::MAX));
+        groups
+    }
+}
+
+fn class_of(error: Option<&str>) -> Option<FailureClass> {
+    error?.split_once(": ")?.0.parse().ok()
 }
 
 #[async_trait]
 impl OutboxStatisticsPort for InMemoryOutbox {
     async fn statistics(&self) -> Result<OutboxStatistics, StoreError> {
         self.shared.statement(Operation::Statistics, |state, now| Ok(state.statistics(now)))
+    }
+
+    async fn dead_groups(&self) -> Result<Vec<DeadGroup>, StoreError> {
+        self.shared.statement(Operation::Statistics, |state, now| Ok(state.dead_groups(now)))
     }
 }

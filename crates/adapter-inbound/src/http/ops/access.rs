@@ -16,13 +16,16 @@ use subtle::ConstantTimeEq;
 
 use crate::http::problem_details::ProblemDetails;
 
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
 /// Whom `/ops` answers.
 #[derive(Debug, Clone)]
 pub enum OpsAccess {
     /// Whoever sends this token as `Authorization: Bearer …`.
     Token(SecretString),
-    /// Whoever reaches a listener on loopback. Requests that a web page may have caused (another host's name, or an
-    /// `Origin`) are refused: a browser on this machine reaches loopback on behalf of any page.
+    /// Whoever reaches a listener on loopback. Requests that a foreign web page may have caused (another host's name, or
+    /// an `Origin` that is not this listener's) are refused: a browser on this machine reaches loopback on behalf of any
+    /// page.
     Loopback,
 }
 
@@ -41,17 +44,32 @@ impl OpsAccess {
                 response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
                 Some(response)
             }
-            Self::Loopback if !is_local(headers) => {
-                let detail = "without a token, only direct requests to a loopback address are answered";
-                Some(ProblemDetails::new(StatusCode::FORBIDDEN, detail).into_response())
-            }
+            Self::Loopback if !is_addressed_locally(headers) || !is_of_this_origin(headers) => Some(not_local()),
             _ => None,
         }
     }
+
+    /// Of the page itself, which holds no data: a link may lead to it, but no name that somebody else's server answers for.
+    fn refusal_of_page(&self, headers: &HeaderMap) -> Option<Response> {
+        let refused = matches!(self, Self::Loopback) && !is_addressed_locally(headers);
+        refused.then(not_local)
+    }
+}
+
+fn not_local() -> Response {
+    let detail = "without a token, only direct requests to a loopback address are answered";
+    ProblemDetails::new(StatusCode::FORBIDDEN, detail).into_response()
 }
 
 pub(super) async fn check(State(access): State<Arc<OpsAccess>>, request: Request, next: Next) -> Response {
     match access.refusal(request.headers()) {
+        Some(refusal) => refusal,
+        None => next.run(request).await,
+    }
+}
+
+pub(super) async fn check_page(State(access): State<Arc<OpsAccess>>, request: Request, next: Next) -> Response {
+    match access.refusal_of_page(request.headers()) {
         Some(refusal) => refusal,
         None => next.run(request).await,
     }
@@ -70,9 +88,21 @@ fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a HeaderValue
     values.next().filter(|_| values.next().is_none())
 }
 
-fn is_local(headers: &HeaderMap) -> bool {
-    let host = only(headers, &HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-    !headers.contains_key(ORIGIN) && is_loopback_name(without_port(host))
+fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+    only(headers, name).and_then(|value| value.to_str().ok())
+}
+
+fn is_addressed_locally(headers: &HeaderMap) -> bool {
+    is_loopback_name(without_port(text(headers, &HOST).unwrap_or_default()))
+}
+
+/// A browser says where a request comes from: from this listener's own page, or from nobody's.
+fn is_of_this_origin(headers: &HeaderMap) -> bool {
+    let host = text(headers, &HOST).unwrap_or_default();
+    let own = |origin: &str| origin.strip_prefix("http://").is_some_and(|rest| rest.eq_ignore_ascii_case(host));
+    let origin = !headers.contains_key(ORIGIN) || text(headers, &ORIGIN).is_some_and(own);
+    let site = |site: &str| matches!(site, "same-origin" | "none");
+    origin && (!headers.contains_key(FETCH_SITE) || text(headers, &FETCH_SITE).is_some_and(site))
 }
 
 fn without_port(host: &str) -> &str {
@@ -93,14 +123,36 @@ mod tests {
     #[test]
     fn a_header_that_is_repeated_lets_nobody_in() {
         let mut headers = HeaderMap::from_iter([(HOST, HeaderValue::from_static("localhost"))]);
-        assert!(is_local(&headers));
+        assert!(is_addressed_locally(&headers));
         headers.append(HOST, HeaderValue::from_static("evil.example"));
-        assert!(!is_local(&headers));
+        assert!(!is_addressed_locally(&headers));
         let token = SecretString::from("0123456789abcdef");
         let mut headers = HeaderMap::from_iter([(AUTHORIZATION, HeaderValue::from_static("Bearer 0123456789abcdef"))]);
         assert!(carries(&headers, &token));
         headers.append(AUTHORIZATION, HeaderValue::from_static("Bearer 0123456789abcdef"));
         assert!(!carries(&headers, &token));
+    }
+
+    #[test]
+    fn only_this_listeners_own_page_is_of_this_origin() {
+        let asks = |origin: Option<&'static str>, site: Option<&'static str>| {
+            let mut headers = HeaderMap::from_iter([(HOST, HeaderValue::from_static("localhost:9091"))]);
+            headers.extend(origin.map(|value| (ORIGIN, HeaderValue::from_static(value))));
+            headers.extend(site.map(|value| (FETCH_SITE, HeaderValue::from_static(value))));
+            is_of_this_origin(&headers)
+        };
+        assert!(
+            asks(None, None) && asks(Some("http://localhost:9091"), Some("same-origin")) && asks(None, Some("none"))
+        );
+        for origin in ["http://evil.example", "null", "", "https://localhost:9091", "http://localhost:9092", "http://"]
+        {
+            assert!(!asks(Some(origin), None), "{origin}");
+        }
+        assert!(!asks(None, Some("cross-site")) && !asks(None, Some("same-site")) && !asks(None, Some("")));
+        let mut twice = HeaderMap::from_iter([(HOST, HeaderValue::from_static("localhost"))]);
+        twice.append(ORIGIN, HeaderValue::from_static("http://localhost"));
+        twice.append(ORIGIN, HeaderValue::from_static("http://evil.example"));
+        assert!(!is_of_this_origin(&twice));
     }
 
     #[test]

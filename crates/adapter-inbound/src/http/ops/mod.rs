@@ -1,54 +1,102 @@
-//! `/ops`: an operator's view of the outbox and actions on single events, as JSON.
+//! `/ops`: an operator's view of the outbox, actions on its events, and the page in front of both.
 //!
-//! | request | answer |
-//! | --- | --- |
-//! | `GET /ops/outbox/status` | the figures of the moment |
-//! | `GET /ops/outbox/events?status=&aggregateType=&aggregateId=&eventType=&class=&after=&limit=` | a page of events, without payloads |
-//! | `GET /ops/outbox/events/{id}` | one event, without its payload |
-//! | `GET /ops/outbox/blocked?limit=` | aggregates that wait behind a DEAD event |
-//! | `GET /ops/outbox/audit?before=&limit=` | what operators have changed, newest first |
-//! | `POST /ops/outbox/events/{id}/requeue`, `…/discard`, `…/replay` | 204 |
+//! `GET /ops/openapi.json` describes every request and answer (OpenAPI 3.1); `openapi.rs` puts it together from the
+//! handlers, and tests hold it to the routes and to what a running process answers. `GET /ops/` is the page.
 //!
-//! An action takes `{"by": "…", "reason": "…"}`, both optional: who is recorded as having done it (default `ops-http`),
-//! and why.
+//! A change is a POST of a JSON object with its content type, so that no form of a web page can send one, and there are no
+//! cookies. Its `by` and `reason` are optional: who is recorded as having made it (default `ops-http`), and why.
 //!
-//! Errors are problem details: 400 what cannot be read, 401 and 403 whoever is no operator, 404 an unknown event,
-//! 409 an action that the event's status does not allow, 503 a store that cannot be reached.
+//! Errors are problem details: 400 what cannot be read, 401 and 403 whoever is no operator, 404 what is unknown, 409 an
+//! action that the event's status does not allow, 415 a change that is no JSON, 429 too many requests of one address, 503 a
+//! store that cannot be reached.
 
 mod access;
-mod outbox;
+mod answer;
+mod change;
+mod limit;
+mod openapi;
+mod page;
+mod process;
+mod read;
 mod views;
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc, time::Duration};
 
 use application_core::usecases::OperateOutboxUseCase;
 use axum::{
     Router,
-    http::{Method, StatusCode, Uri},
-    middleware::from_fn_with_state,
-    routing::{get, post},
+    http::{Method, StatusCode, Uri, header::CACHE_CONTROL},
+    middleware::{from_fn_with_state, map_response},
+    response::Response,
+    routing::{MethodRouter, get, post},
 };
+
+use self::limit::RequestLimit;
 
 pub use access::OpsAccess;
 
 use super::problem_details::ProblemDetails;
 
-/// Routes `/ops` for whomever `access` lets in.
-pub fn ops_router(operate: Arc<OperateOutboxUseCase>, access: OpsAccess) -> Router {
-    Router::new()
-        .route("/ops/outbox/status", get(outbox::status))
-        .route("/ops/outbox/events", get(outbox::list))
-        .route("/ops/outbox/events/{id}", get(outbox::show))
-        .route("/ops/outbox/blocked", get(outbox::blocked))
-        .route("/ops/outbox/audit", get(outbox::audit))
-        .route("/ops/outbox/events/{id}/{action}", post(outbox::act))
+/// What `/ops` shows and works with.
+#[derive(Clone)]
+pub struct OpsParts {
+    /// The outbox.
+    pub operate: Arc<OperateOutboxUseCase>,
+    /// The settings in force, without secrets.
+    pub settings: serde_json::Value,
+    /// Renders this process's metrics, as `/metrics` shows them.
+    pub metrics: Arc<dyn Fn() -> String + Send + Sync>,
+    /// How long a request that acts on many events works before it answers that it was interrupted; well below the
+    /// server's time-out.
+    pub bulk_time: Duration,
+}
+
+impl fmt::Debug for OpsParts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OpsParts").field("bulk_time", &self.bulk_time).finish_non_exhaustive()
+    }
+}
+
+type Shared = Arc<OpsParts>;
+
+/// Routes `/ops` for whomever `access` lets in; the page itself, which holds no data, is for everybody who reaches it.
+pub fn ops_router(parts: OpsParts, access: OpsAccess) -> Router {
+    let access = Arc::new(access);
+    let routes = ROUTES.iter().fold(Router::new(), |router, (path, route)| router.route(path, route()));
+    routes
         .fallback(async |uri: Uri| ProblemDetails::new(StatusCode::NOT_FOUND, format!("there is no {}", uri.path())))
         .method_not_allowed_fallback(async |method: Method, uri: Uri| {
             ProblemDetails::new(StatusCode::METHOD_NOT_ALLOWED, format!("{} does not take {method}", uri.path()))
         })
-        .layer(from_fn_with_state(Arc::new(access), access::check))
-        .with_state(operate)
+        .layer(from_fn_with_state(Arc::clone(&access), access::check))
+        .layer(map_response(async |response: Response| ([(CACHE_CONTROL, "no-store")], response)))
+        .layer(from_fn_with_state(Arc::new(RequestLimit::new()), limit::check))
+        .with_state(Arc::new(parts))
+        .merge(page::router(access))
 }
+
+type Route = fn() -> MethodRouter<Shared>;
+
+/// Every path behind the token.
+const ROUTES: &[(&str, Route)] = &[
+    ("/ops/openapi.json", || get(openapi::show)),
+    ("/ops/settings", || get(process::settings)),
+    ("/ops/metrics", || get(process::metrics)),
+    ("/ops/outbox/status", || get(read::status)),
+    ("/ops/outbox/events", || get(read::list)),
+    ("/ops/outbox/events/{id}", || get(read::show)),
+    ("/ops/outbox/events/{id}/audit", || get(read::audit_of)),
+    ("/ops/outbox/events/{id}/requeue", || post(change::requeue_one)),
+    ("/ops/outbox/events/{id}/discard", || post(change::discard_one)),
+    ("/ops/outbox/events/{id}/replay", || post(change::replay_one)),
+    ("/ops/outbox/dead", || get(read::dead)),
+    ("/ops/outbox/blocked", || get(read::blocked)),
+    ("/ops/outbox/audit", || get(read::audit)),
+    ("/ops/outbox/requeue", || post(change::requeue_many)),
+    ("/ops/outbox/discard", || post(change::discard_many)),
+    ("/ops/outbox/pause", || post(change::pause)),
+    ("/ops/outbox/resume", || post(change::resume)),
+];
 
 #[cfg(test)]
 mod tests;

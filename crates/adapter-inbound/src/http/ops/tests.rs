@@ -1,22 +1,28 @@
 //! Tests of `/ops` over mocked ports.
 
+mod document;
+
 use std::time::Duration;
 
 use application_core::{
     outbox::{
-        AggregateId, AggregateType, Attribution, EventAction, EventId, EventType, FailureClass, OperatorName,
-        OutboxEventStatus, Reason, Sequence,
+        AggregateId, AggregateType, Attribution, EventAction, EventId, EventType, FailureClass, HolderName,
+        OperatorName, OutboxEventStatus, Reason, Sequence,
     },
     ports::{
-        AuditEntry, BlockedAggregate, EventFilter, MockOutboxAuditPort, MockOutboxHoldersPort,
-        MockOutboxOperationsPort, MockOutboxPausePort, MockOutboxStatisticsPort, MockWakeupPort, OutboxEventState,
-        OutboxStatistics, StoreError,
+        AuditEntry, BlockedAggregate, DeadGroup, EventFilter, LeaderState, MockOutboxAuditPort, MockOutboxHoldersPort,
+        MockOutboxOperationsPort, MockOutboxPausePort, MockOutboxStatisticsPort, MockWakeupPort, OutboxEventContent,
+        OutboxEventState, OutboxOperationsPort, OutboxStatistics, Pause, PauseScope, RelayLeases, StoreError,
     },
     usecases::OperatePorts,
 };
+use async_trait::async_trait;
 use axum::{
     body::Body,
-    http::{Request, header::CONTENT_TYPE},
+    http::{
+        Request,
+        header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER},
+    },
 };
 use http_body_util::BodyExt;
 use mockall::predicate::eq;
@@ -71,7 +77,8 @@ fn audit_entry() -> AuditEntry {
     }
 }
 
-fn router_for(access: OpsAccess, operations: MockOutboxOperationsPort) -> Router {
+/// Ports that answer whatever is asked of them, but for the events.
+fn parts(operations: impl OutboxOperationsPort + 'static) -> OpsParts {
     let mut statistics = MockOutboxStatisticsPort::new();
     statistics.expect_statistics().returning(|| {
         Ok(OutboxStatistics {
@@ -80,19 +87,57 @@ fn router_for(access: OpsAccess, operations: MockOutboxOperationsPort) -> Router
             ..OutboxStatistics::default()
         })
     });
+    statistics.expect_dead_groups().returning(|| {
+        Ok(vec![DeadGroup {
+            class: Some(FailureClass::Rejected),
+            aggregate_type: AggregateType::from_stored("work-log"),
+            event_type: EventType::from_stored("WorkLogReserved"),
+            events: 7,
+            oldest_age: Duration::from_secs(60),
+            example: Some("rejected: full".to_owned()),
+        }])
+    });
     let mut wakeup = MockWakeupPort::new();
     wakeup.expect_wake().return_const(());
     let mut audit = MockOutboxAuditPort::new();
     audit.expect_audit().with(eq(Some(43)), eq(1)).returning(|_, _| Ok(vec![audit_entry()]));
+    audit.expect_audit_of().with(eq(id()), eq(1)).returning(|_, _| Ok(vec![audit_entry()]));
+    let mut pause = MockOutboxPausePort::new();
+    pause.expect_pause().returning(|scope, by| Ok(*scope == PauseScope::Everything && by.operator.as_str() == "zoe"));
+    pause.expect_resume().returning(|scope, _| Ok(*scope == order()));
+    let stands = || Pause { scope: order(), age: Duration::from_secs(9), by: audit_entry().by };
+    pause.expect_pauses().returning(move || Ok(vec![stands()]));
+    let mut holders = MockOutboxHoldersPort::new();
+    holders.expect_relays().returning(|| {
+        let (holder, oldest_claim_age) = (HolderName::new("relay-1"), Duration::from_secs(2));
+        Ok(vec![RelayLeases { holder, claims: 1, lanes: 2, expired: 0, oldest_claim_age }])
+    });
+    holders.expect_leaders().returning(|| {
+        let (role, holder) = ("upkeep".to_owned(), HolderName::new("relay-1"));
+        Ok(vec![LeaderState { role, holder, term: 4, expires_in: None }])
+    });
     let operate = OperateOutboxUseCase::new(OperatePorts {
         operations: Arc::new(operations),
         audit: Arc::new(audit),
-        pause: Arc::new(MockOutboxPausePort::new()),
-        holders: Arc::new(MockOutboxHoldersPort::new()),
+        pause: Arc::new(pause),
+        holders: Arc::new(holders),
         statistics: Arc::new(statistics),
         wakeup: Arc::new(wakeup),
     });
-    ops_router(Arc::new(operate), access)
+    OpsParts {
+        operate: Arc::new(operate),
+        settings: json!({ "service": { "instance": "one" } }),
+        metrics: Arc::new(|| "up 1\n".to_owned()),
+        bulk_time: Duration::from_secs(1),
+    }
+}
+
+fn order() -> PauseScope {
+    PauseScope::Type(AggregateType::from_stored("order"))
+}
+
+fn router_for(access: OpsAccess, operations: MockOutboxOperationsPort) -> Router {
+    ops_router(parts(operations), access)
 }
 
 struct Answered {
@@ -111,6 +156,7 @@ async fn send(router: Router, request: Request<Body>) -> Answered {
 
 async fn ask(operations: MockOutboxOperationsPort, method: &str, path: &str, body: &str) -> Answered {
     let request = Request::builder().method(method).uri(path).header("host", "127.0.0.1:9091");
+    let request = request.header(CONTENT_TYPE, "application/json");
     send(router_for(OpsAccess::Loopback, operations), request.body(Body::from(body.to_owned())).unwrap()).await
 }
 
@@ -131,6 +177,11 @@ async fn status_shows_the_figures_of_the_moment() {
     assert_eq!(answered.body["pending"], 3);
     assert_eq!(answered.body["oldestPendingAgeSeconds"], 1.5);
     assert_eq!(answered.body["oldestSnapshotAgeSeconds"], Value::Null);
+    let pause = &answered.body["paused"][0];
+    assert_eq!((&pause["aggregateType"], &pause["everything"]), (&json!("order"), &json!(false)));
+    assert_eq!((&pause["operator"], &pause["reason"]), (&json!("zoe"), &json!("fixed")));
+    assert_eq!(answered.body["relays"][0]["oldestClaimAgeSeconds"], 2.0);
+    assert_eq!(answered.body["leaders"][0]["expiresInSeconds"], Value::Null);
 }
 
 #[tokio::test]
@@ -142,13 +193,14 @@ async fn a_list_is_filtered_and_names_the_next_page_when_it_is_full() {
         aggregate_id: Some(AggregateId::from_stored("a b")),
         event_type: Some(EventType::from_stored("WorkLogReserved")),
         class: Some(FailureClass::Rejected),
+        older_than: Some(Duration::from_secs(90)),
+        unresolved: true,
         after: Some(id()),
         limit: 1,
-        ..EventFilter::default()
     };
     operations.expect_list().with(eq(filter)).returning(|_| Ok(vec![event(OutboxEventStatus::Dead)]));
     let known = "status=dead&aggregateType=work-log&aggregateId=a%20b&eventType=WorkLogReserved&class=rejected";
-    let path = format!("/ops/outbox/events?{known}&after={ID}&limit=1");
+    let path = format!("/ops/outbox/events?{known}&olderThanSeconds=90&unresolved=true&after={ID}&limit=1");
     let answered = ask(operations, "GET", &path, "").await;
     assert_eq!(answered.status, StatusCode::OK);
     assert_eq!(answered.body["next"], ID);
@@ -180,6 +232,10 @@ async fn what_cannot_be_read_is_a_bad_request() {
         ("/ops/outbox/events?aggregateType=", "aggregate_type is empty"),
         ("/ops/outbox/events?aggregateId=%00", "aggregate_id holds a control character"),
         ("/ops/outbox/events?class=gone", "class"),
+        ("/ops/outbox/events?olderThanSeconds=-1", "olderThanSeconds"),
+        ("/ops/outbox/events?unresolved=maybe", "unresolved"),
+        ("/ops/outbox/events/7/audit", "\"7\" is no event id"),
+        ("/ops/outbox/events/0198c5a0-0000-7000-8000-000000000001/audit?limit=0", "limit is 0"),
         ("/ops/outbox/audit?before=x", "before"),
         ("/ops/outbox/audit?limit=0", "limit is 0"),
         ("/ops/outbox/blocked?limit=1001", "limit is 1001"),
@@ -188,17 +244,49 @@ async fn what_cannot_be_read_is_a_bad_request() {
     ] {
         assert_problem(&ask(MockOutboxOperationsPort::new(), "GET", path, "").await, 400, detail);
     }
-    let act = |body| {
-        ask(
-            MockOutboxOperationsPort::new(),
-            "POST",
-            "/ops/outbox/events/0198c5a0-0000-7000-8000-000000000001/replay",
-            body,
-        )
-    };
-    assert_problem(&act(r#"{"force":true}"#).await, 400, "replay takes by and reason: unknown field `force`");
-    assert_problem(&act(r#"{"by":""}"#).await, 400, "by: operator is empty");
-    assert_problem(&act(r#"{"reason":"a\nb"}"#).await, 400, "reason: reason holds a control character at byte 1");
+    let event = "/ops/outbox/events/0198c5a0-0000-7000-8000-000000000001/replay";
+    let two = r#"{"events":["0198c5a0-0000-7000-8000-000000000001"],"all":true}"#;
+    let many = format!(r#"{{"events":{:?}}}"#, vec![ID; 201]);
+    for (path, body, detail) in [
+        (event, "", "EOF"),
+        (event, r#"["zoe", "by place"]"#, "expected a JSON object"),
+        (event, r#"{"by":"zoe","by":"tom"}"#, "duplicate field `by`"),
+        (event, r#"{"force":true}"#, "unknown field `force`"),
+        (event, r#"{"by":""}"#, "by: operator is empty"),
+        (event, r#"{"reason":"a\nb"}"#, "reason: reason holds a control character at byte 1"),
+        ("/ops/outbox/requeue", "{}", "exactly one is to be said: events, filter, or all"),
+        ("/ops/outbox/requeue", r#"{"all":false}"#, "exactly one"),
+        ("/ops/outbox/requeue", two, "exactly one"),
+        ("/ops/outbox/discard", r#"{"events":[]}"#, "events are 0, they must be 1 to 200"),
+        ("/ops/outbox/discard", &many, "events are 201"),
+        ("/ops/outbox/discard", r#"{"events":["7"]}"#, "\"7\" is no event id"),
+        ("/ops/outbox/discard", r#"{"filter":{}}"#, "filter is empty"),
+        ("/ops/outbox/discard", r#"{"filter":["order", null, null, null, null]}"#, "expected a JSON object"),
+        ("/ops/outbox/discard", r#"{"filter":{"class":"gone"}}"#, "filter.class"),
+        ("/ops/outbox/discard", r#"{"filter":{"aggregateId":""}}"#, "filter.aggregateId: aggregate_id is empty"),
+        ("/ops/outbox/discard", r#"{"filter":{"status":"DEAD"}}"#, "unknown field `status`"),
+        ("/ops/outbox/pause", "{}", "exactly one is to be said: aggregateType, or everything"),
+        ("/ops/outbox/pause", r#"{"everything":true,"aggregateType":"order"}"#, "exactly one"),
+        ("/ops/outbox/resume", r#"{"everything":false}"#, "exactly one"),
+        ("/ops/outbox/resume", r#"{"aggregateType":""}"#, "aggregateType: aggregate_type is empty"),
+    ] {
+        assert_problem(&ask(MockOutboxOperationsPort::new(), "POST", path, body).await, 400, detail);
+    }
+}
+
+#[tokio::test]
+async fn a_change_that_is_not_said_to_be_json_is_refused() {
+    for content_type in [None, Some("text/plain"), Some("application/x-www-form-urlencoded")] {
+        for path in [&format!("/ops/outbox/events/{ID}/discard"), "/ops/outbox/discard", "/ops/outbox/pause"] {
+            let mut request = Request::post(path).header("host", "localhost:9091");
+            if let Some(content_type) = content_type {
+                request = request.header(CONTENT_TYPE, content_type);
+            }
+            let request = request.body(Body::from(r#"{"all":true}"#)).unwrap();
+            let answered = send(router_for(OpsAccess::Loopback, MockOutboxOperationsPort::new()), request).await;
+            assert_problem(&answered, 415, "application/json");
+        }
+    }
 }
 
 #[tokio::test]
@@ -211,8 +299,8 @@ async fn an_unknown_event_path_or_method_is_said_to_be_unknown() {
     };
     let event = format!("/ops/outbox/events/{ID}");
     assert_problem(&ask(unknown(), "GET", &event, "").await, 404, "is not in the outbox");
-    assert_problem(&ask(unknown(), "POST", &format!("{event}/replay"), "").await, 404, "is not in the outbox");
-    assert_problem(&ask(unknown(), "POST", &format!("{event}/explode"), "").await, 404, "is no action");
+    assert_problem(&ask(unknown(), "POST", &format!("{event}/replay"), "{}").await, 404, "is not in the outbox");
+    assert_problem(&ask(unknown(), "POST", &format!("{event}/explode"), "{}").await, 404, "there is no /ops/outbox");
     assert_problem(&ask(unknown(), "GET", "/ops/nothing", "").await, 404, "there is no /ops/nothing");
     assert_problem(&ask(unknown(), "DELETE", &event, "").await, 405, "does not take DELETE");
 }
@@ -224,7 +312,7 @@ async fn an_action_answers_204_or_409_with_the_reason() {
         reason: reason.map(|reason| Reason::try_new(reason).unwrap()),
     };
     for asked in [
-        (EventAction::Requeue, "", by("ops-http", None)),
+        (EventAction::Requeue, r#"{"by":null}"#, by("ops-http", None)),
         (EventAction::Discard, "{}", by("ops-http", None)),
         (EventAction::Replay, r#"{"by":"zoe","reason":"lost"}"#, by("zoe", Some("lost"))),
     ] {
@@ -260,6 +348,151 @@ async fn the_audit_is_listed_with_the_number_of_the_next_page() {
         (&entry["events"], &entry["affected"], &entry["actedAt"]),
         (&json!([ID]), &json!(1), &json!("2026-01-02T03:04:05Z"))
     );
+}
+
+#[tokio::test]
+async fn what_was_done_to_one_event_is_listed() {
+    let path = format!("/ops/outbox/events/{ID}/audit?limit=1");
+    let answered = ask(MockOutboxOperationsPort::new(), "GET", &path, "").await;
+    assert_eq!((answered.status, &answered.body["items"][0]["number"]), (StatusCode::OK, &json!(42)));
+}
+
+#[tokio::test]
+async fn dead_events_are_shown_in_groups_that_are_filters() {
+    let answered = ask(MockOutboxOperationsPort::new(), "GET", "/ops/outbox/dead", "").await;
+    let group = json!({
+        "class": "rejected", "aggregateType": "work-log", "eventType": "WorkLogReserved",
+        "events": 7, "oldestAgeSeconds": 60.0, "example": "rejected: full",
+    });
+    assert_eq!(answered.body, json!({ "groups": [group], "countLimit": 100_000 }));
+}
+
+#[tokio::test]
+async fn settings_and_metrics_of_the_process_are_shown() {
+    let answered = ask(MockOutboxOperationsPort::new(), "GET", "/ops/settings", "").await;
+    assert_eq!(answered.body["service"]["instance"], "one");
+    let answered = ask(MockOutboxOperationsPort::new(), "GET", "/ops/metrics", "").await;
+    assert_eq!(
+        (answered.status, answered.content_type.as_str()),
+        (StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8")
+    );
+}
+
+/// DEAD events without an end.
+struct Endless;
+
+#[async_trait]
+impl OutboxOperationsPort for Endless {
+    async fn find(&self, _: EventId) -> Result<Option<OutboxEventState>, StoreError> {
+        Ok(None)
+    }
+
+    async fn content(&self, _: EventId) -> Result<Option<OutboxEventContent>, StoreError> {
+        Ok(None)
+    }
+
+    async fn list(&self, filter: &EventFilter) -> Result<Vec<OutboxEventState>, StoreError> {
+        assert_eq!((filter.status, filter.unresolved), (Some(OutboxEventStatus::Dead), true));
+        tokio::task::yield_now().await;
+        Ok(vec![event(OutboxEventStatus::Dead)])
+    }
+
+    async fn blocked(&self, _: u32) -> Result<Vec<BlockedAggregate>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn act(&self, _: EventAction, events: &[EventId], _: &Attribution) -> Result<Vec<EventId>, StoreError> {
+        Ok(events.to_vec())
+    }
+}
+
+#[tokio::test]
+async fn many_events_are_counted_or_changed_and_the_answer_says_which() {
+    let filter = r#""filter":{"class":"rejected","aggregateType":"order","olderThanSeconds":60}"#;
+    for (body, dry_run) in
+        [(format!("{{{filter},\"dryRun\":true}}"), true), (format!("{{{filter},\"by\":\"zoe\"}}"), false)]
+    {
+        let mut operations = MockOutboxOperationsPort::new();
+        operations.expect_list().times(2).returning(|filter| {
+            assert_eq!(
+                (filter.class, filter.older_than),
+                (Some(FailureClass::Rejected), Some(Duration::from_secs(60)))
+            );
+            assert_eq!(filter.aggregate_type.as_ref().map(AggregateType::as_str), Some("order"));
+            Ok(if filter.after.is_none() { vec![event(OutboxEventStatus::Dead); 3] } else { Vec::new() })
+        });
+        let times = usize::from(!dry_run);
+        operations.expect_act().times(times).returning(|action, ids, by| {
+            assert_eq!((action, by.operator.as_str()), (EventAction::Discard, "zoe"));
+            Ok(ids.to_vec())
+        });
+        let answered = ask(operations, "POST", "/ops/outbox/discard", &body).await;
+        assert_eq!(answered.body, json!({ "action": "discard", "events": 3, "dryRun": dry_run, "interrupted": false }));
+    }
+    let mut operations = MockOutboxOperationsPort::new();
+    operations.expect_act().times(1).returning(|_, ids, _| Ok(ids[..1].to_vec()));
+    let body = format!(r#"{{"events":["{ID}","0198c5a0-0000-7000-8000-000000000002"]}}"#);
+    let answered = ask(operations, "POST", "/ops/outbox/requeue", &body).await;
+    assert_eq!((&answered.body["events"], &answered.body["action"]), (&json!(1), &json!("requeue")));
+}
+
+#[tokio::test]
+async fn an_action_on_many_answers_that_it_was_interrupted_when_its_time_is_over() {
+    for body in [r#"{"all":true}"#, r#"{"all":true,"dryRun":true}"#] {
+        let router = ops_router(OpsParts { bulk_time: Duration::ZERO, ..parts(Endless) }, OpsAccess::Loopback);
+        let request =
+            Request::post("/ops/outbox/requeue").header("host", "localhost").header(CONTENT_TYPE, "application/json");
+        let answered = send(router, request.body(Body::from(body)).unwrap()).await;
+        assert_eq!(
+            (answered.status, &answered.body["interrupted"]),
+            (StatusCode::OK, &json!(true)),
+            "{}",
+            answered.body
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_pause_and_a_resume_say_whether_they_changed_anything() {
+    for (path, body, changed) in [
+        ("pause", r#"{"everything":true,"by":"zoe"}"#, true),
+        ("pause", r#"{"aggregateType":"order"}"#, false),
+        ("resume", r#"{"aggregateType":"order","everything":false}"#, true),
+        ("resume", r#"{"everything":true}"#, false),
+    ] {
+        let answered = ask(MockOutboxOperationsPort::new(), "POST", &format!("/ops/outbox/{path}"), body).await;
+        assert_eq!((answered.status, answered.body), (StatusCode::OK, json!({ "changed": changed })), "{path} {body}");
+    }
+}
+
+#[tokio::test]
+async fn an_address_that_asks_too_often_is_told_to_wait_before_its_token_is_looked_at() {
+    let router = router_for(OpsAccess::new(Some(&SecretString::from(TOKEN))), MockOutboxOperationsPort::new());
+    let ask = async || {
+        let request = Request::get("/ops/settings").header("authorization", "Bearer a-wrong-guess-of-it");
+        router.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap()
+    };
+    let mut refused = 0;
+    loop {
+        let response = ask().await;
+        match response.status() {
+            StatusCode::UNAUTHORIZED if refused < 10_000 => refused += 1,
+            StatusCode::TOO_MANY_REQUESTS => {
+                assert_eq!(response.headers()[RETRY_AFTER], "1");
+                assert_eq!(response.headers()[CONTENT_TYPE], "application/problem+json");
+                break;
+            }
+            other => panic!("{other} after {refused} guesses"),
+        }
+    }
+    assert!(refused >= 100, "{refused}");
+}
+
+#[tokio::test]
+async fn no_answer_is_kept_by_a_browser() {
+    let request = Request::get("/ops/settings").header("host", "localhost").body(Body::empty()).unwrap();
+    let response = router_for(OpsAccess::Loopback, MockOutboxOperationsPort::new()).oneshot(request).await.unwrap();
+    assert_eq!(response.headers()[CACHE_CONTROL], "no-store");
 }
 
 #[tokio::test]
@@ -325,7 +558,12 @@ async fn only_the_bearer_of_the_token_is_let_in() {
 
 #[tokio::test]
 async fn without_a_token_web_pages_are_kept_out() {
-    for (name, value) in [("host", "evil.example:9091"), ("origin", "http://evil.example"), ("origin", "null")] {
+    for (name, value) in [
+        ("host", "evil.example:9091"),
+        ("origin", "http://evil.example"),
+        ("origin", "null"),
+        ("sec-fetch-site", "cross-site"),
+    ] {
         let mut request = Request::post(format!("/ops/outbox/events/{ID}/discard"));
         if name != "host" {
             request = request.header("host", "localhost:9091");

@@ -2,11 +2,22 @@
 
 use std::time::Duration;
 
-use application_core::ports::{AuditEntry, BlockedAggregate, OutboxEventState, OutboxStatistics};
+use application_core::{
+    outbox::{EventAction, FailureClass},
+    ports::{
+        AuditEntry, BlockedAggregate, DeadGroup, LeaderState, OutboxEventState, OutboxStatistics, Pause, PauseScope,
+        RelayLeases,
+    },
+    usecases::ManyReport,
+};
 use serde::Serialize;
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
+use utoipa::ToSchema;
 
-#[derive(Debug, Serialize)]
+use super::openapi::{action_schema, class_schema, status_schema};
+
+/// The state of the outbox. Counts stop at `countLimit`.
+#[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct StatusView {
     pending: u64,
@@ -17,12 +28,23 @@ pub(super) struct StatusView {
     oldest_pending_age_seconds: Option<f64>,
     oldest_in_flight_age_seconds: Option<f64>,
     oldest_snapshot_age_seconds: Option<f64>,
+    /// The pauses that stand, that of everything first.
+    paused: Vec<PauseView>,
+    /// Relays that hold leases, by name.
+    relays: Vec<RelayView>,
+    /// Who leads in which role, or led last.
+    leaders: Vec<LeaderView>,
     /// Counts stop here.
     count_limit: u64,
 }
 
-impl From<OutboxStatistics> for StatusView {
-    fn from(figures: OutboxStatistics) -> Self {
+impl StatusView {
+    pub(super) fn new(
+        figures: &OutboxStatistics,
+        pauses: Vec<Pause>,
+        relays: Vec<RelayLeases>,
+        leaders: Vec<LeaderState>,
+    ) -> Self {
         let seconds = |age: Option<Duration>| age.as_ref().map(Duration::as_secs_f64);
         Self {
             pending: figures.pending,
@@ -33,30 +55,121 @@ impl From<OutboxStatistics> for StatusView {
             oldest_pending_age_seconds: seconds(figures.oldest_pending_age),
             oldest_in_flight_age_seconds: seconds(figures.oldest_in_flight_age),
             oldest_snapshot_age_seconds: seconds(figures.oldest_snapshot_age),
+            paused: pauses.into_iter().map(PauseView::from).collect(),
+            relays: relays.into_iter().map(RelayView::from).collect(),
+            leaders: leaders.into_iter().map(LeaderView::from).collect(),
             count_limit: OutboxStatistics::COUNT_LIMIT,
         }
     }
 }
 
-#[derive(Debug, Serialize)]
+/// A pause that stands.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct PauseView {
+    /// The aggregate type that is paused; none: everything.
+    aggregate_type: Option<String>,
+    everything: bool,
+    age_seconds: f64,
+    operator: String,
+    reason: Option<String>,
+}
+
+impl From<Pause> for PauseView {
+    fn from(pause: Pause) -> Self {
+        Self {
+            aggregate_type: pause.scope.aggregate_type().map(ToString::to_string),
+            everything: pause.scope == PauseScope::Everything,
+            age_seconds: pause.age.as_secs_f64(),
+            operator: pause.by.operator.as_str().to_owned(),
+            reason: pause.by.reason.map(|reason| reason.as_str().to_owned()),
+        }
+    }
+}
+
+/// The leases of one relay.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct RelayView {
+    holder: String,
+    /// Its claims that hold a lane.
+    claims: u32,
+    /// The lanes that they hold.
+    lanes: u32,
+    /// Claims whose lease has ended: the reaper will return them.
+    expired: u32,
+    oldest_claim_age_seconds: f64,
+}
+
+impl From<RelayLeases> for RelayView {
+    fn from(relay: RelayLeases) -> Self {
+        Self {
+            holder: relay.holder.as_str().to_owned(),
+            claims: relay.claims,
+            lanes: relay.lanes,
+            expired: relay.expired,
+            oldest_claim_age_seconds: relay.oldest_claim_age.as_secs_f64(),
+        }
+    }
+}
+
+/// Who leads in a role, or led last.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct LeaderView {
+    role: String,
+    holder: String,
+    term: i64,
+    /// How long the term still runs; none: it is over, and nobody leads.
+    expires_in_seconds: Option<f64>,
+}
+
+impl From<LeaderState> for LeaderView {
+    fn from(leader: LeaderState) -> Self {
+        Self {
+            role: leader.role,
+            holder: leader.holder.as_str().to_owned(),
+            term: leader.term,
+            expires_in_seconds: leader.expires_in.map(|left| left.as_secs_f64()),
+        }
+    }
+}
+
+/// One event, without its payload.
+#[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct EventView {
+    #[schema(format = "uuid")]
     id: String,
     sequence: i64,
     aggregate_type: String,
     aggregate_id: String,
     event_type: String,
+    #[schema(schema_with = status_schema)]
     status: &'static str,
+    /// Deliveries that failed through the message itself.
     attempts: u32,
+    /// How often it was sent again on purpose.
     replays: u32,
+    #[schema(format = "date-time")]
     created_at: Option<String>,
+    #[schema(format = "date-time")]
     published_at: Option<String>,
+    /// When it is due; none while it is leased, blocked or settled.
+    #[schema(format = "date-time")]
     due_at: Option<String>,
+    /// Class and reason of the last failure.
     last_error: Option<String>,
+    #[schema(format = "date-time")]
     resolved_at: Option<String>,
+    /// `skipped` or `discarded`.
     resolution: Option<String>,
+    /// Who holds its lane.
     holder: Option<String>,
+    #[schema(format = "date-time")]
     lease_expires_at: Option<String>,
+    /// The open event at the head of its lane, when that is another one.
+    #[schema(format = "uuid")]
     blocked_behind: Option<String>,
 }
 
@@ -84,14 +197,19 @@ impl From<OutboxEventState> for EventView {
     }
 }
 
-#[derive(Debug, Serialize)]
+/// An aggregate that waits behind a DEAD event.
+#[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct BlockedView {
     aggregate_type: String,
     aggregate_id: String,
+    /// The DEAD event.
+    #[schema(format = "uuid")]
     head: String,
+    /// Why it died.
     reason: Option<String>,
     age_seconds: f64,
+    /// The open events that wait, the head included; counted up to 10,000.
     depth: u32,
 }
 
@@ -108,16 +226,65 @@ impl From<BlockedAggregate> for BlockedView {
     }
 }
 
-#[derive(Debug, Serialize)]
+/// The unresolved DEAD events in groups.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct DeadView {
+    groups: Vec<DeadGroupView>,
+    /// The first events up to this many are counted.
+    count_limit: u64,
+}
+
+/// DEAD events that have died alike; the fields but `events` are a filter that finds them.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct DeadGroupView {
+    #[schema(schema_with = class_schema)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    class: Option<&'static str>,
+    aggregate_type: String,
+    event_type: String,
+    events: u64,
+    oldest_age_seconds: f64,
+    /// The last error of one of them.
+    example: Option<String>,
+}
+
+impl DeadView {
+    pub(super) fn new(groups: Vec<DeadGroup>, count_limit: u64) -> Self {
+        Self { groups: groups.into_iter().map(DeadGroupView::from).collect(), count_limit }
+    }
+}
+
+impl From<DeadGroup> for DeadGroupView {
+    fn from(group: DeadGroup) -> Self {
+        Self {
+            class: group.class.map(FailureClass::as_str),
+            aggregate_type: group.aggregate_type.to_string(),
+            event_type: group.event_type.to_string(),
+            events: group.events,
+            oldest_age_seconds: group.oldest_age.as_secs_f64(),
+            example: group.example,
+        }
+    }
+}
+
+/// A change that an operator made.
+#[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct AuditView {
+    /// Later entries have higher ones.
     number: i64,
+    #[schema(format = "date-time")]
     acted_at: Option<String>,
     operator: String,
     reason: Option<String>,
+    /// `requeue`, `discard`, `replay`, `pause`, `resume`, `purge` or `repair`.
     action: String,
+    /// Of a pause or resume of one aggregate type.
     aggregate_type: Option<String>,
     events: Vec<String>,
+    /// How many events, lanes or pauses were changed.
     affected: u64,
 }
 
@@ -136,12 +303,46 @@ impl From<AuditEntry> for AuditView {
     }
 }
 
-/// A page: `next` is the `after` or `before` of the following one; none: this is the last.
-#[derive(Debug, Serialize)]
+/// A page: `next` is the `after` or `before` of the following one; without it, this is the last.
+#[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Page<T> {
-    pub(super) items: Vec<T>,
+    items: Vec<T>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) next: Option<String>,
+    #[schema(nullable = false)]
+    next: Option<String>,
+}
+
+impl<T> Page<T> {
+    /// A page that is not full is the last.
+    pub(super) fn new(items: Vec<T>, limit: u32, next: Option<String>) -> Self {
+        let full = u32::try_from(items.len()).is_ok_and(|count| count >= limit);
+        Self { items, next: next.filter(|_| full) }
+    }
+}
+
+/// What an action on many events did, or would do.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ManyView {
+    #[schema(schema_with = action_schema)]
+    action: &'static str,
+    /// Events that were changed, or would be; at least so many if `interrupted`.
+    events: u64,
+    dry_run: bool,
+    /// The time was over before all were looked at: the same request goes on.
+    interrupted: bool,
+}
+
+impl ManyView {
+    pub(super) const fn new(action: EventAction, report: ManyReport, dry_run: bool) -> Self {
+        Self { action: action.as_str(), events: report.events, dry_run, interrupted: report.interrupted }
+    }
+}
+
+/// Whether anything was changed.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct ChangedView {
+    pub(super) changed: bool,
 }
 
 fn rfc3339(time: Option<OffsetDateTime>) -> Option<String> {

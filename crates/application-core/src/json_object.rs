@@ -1,4 +1,4 @@
-//! Bodies that are JSON objects.
+//! Values that are JSON objects.
 
 use std::{fmt, marker::PhantomData};
 
@@ -8,10 +8,10 @@ use serde::{
 };
 
 /// A value that was read from a JSON object: derived code also takes an array, whose items it would assign by their place.
-#[derive(Debug)]
-pub(super) struct Object<T>(pub(super) T);
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JsonObject<T>(pub T);
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for JsonObject<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_map(Fields(PhantomData)).map(Self)
     }

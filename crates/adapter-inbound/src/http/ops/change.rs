@@ -1,0 +1,260 @@
+//! The handlers of `/ops/outbox` that change something.
+
+use std::{pin::pin, time::Duration};
+
+use application_core::{
+    JsonObject,
+    outbox::{AggregateId, AggregateType, Attribution, EventAction, EventType, FailureClass, OperatorName, Reason},
+    ports::{EventFilter, PauseScope},
+    usecases::{ManyReport, OperateError, Selection, StopSignal},
+};
+use axum::{
+    Json,
+    extract::{Path, State, rejection::PathRejection},
+    http::StatusCode,
+};
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+use super::{
+    Shared,
+    answer::{Answer, Body, bad_request, event_id, id_in_path, json, optional, problem},
+    openapi::class_schema,
+    views::{ChangedView, ManyView},
+};
+
+/// Who is recorded when a request does not say: whoever knows the token, or is on this machine.
+const DEFAULT_OPERATOR: &str = "ops-http";
+/// The most events that a request may name: more would not fit into the default bound of a body.
+const MOST_NAMED: usize = 200;
+/// How many events one transaction changes. A request that is interrupted ends after one.
+const BATCH: u32 = 100;
+
+/// Who makes a change, and why.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ActRequest {
+    /// Who is recorded; `ops-http` if nothing is said.
+    #[schema(min_length = 1, max_length = 100)]
+    by: Option<String>,
+    /// Why.
+    #[schema(min_length = 1, max_length = 500)]
+    reason: Option<String>,
+}
+
+/// What is held back, or let go: one of `everything` and `aggregateType`.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct PauseRequest {
+    /// Every event.
+    everything: Option<bool>,
+    /// The events of this aggregate type.
+    #[schema(min_length = 1, max_length = 100)]
+    aggregate_type: Option<String>,
+    /// Who is recorded; `ops-http` if nothing is said.
+    #[schema(min_length = 1, max_length = 100)]
+    by: Option<String>,
+    /// Why.
+    #[schema(min_length = 1, max_length = 500)]
+    reason: Option<String>,
+}
+
+/// Which events to act on, exactly one of `events`, `filter` and `all`; and whether to count them only.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct ManyRequest {
+    /// These events.
+    #[schema(min_items = 1, max_items = 200)]
+    events: Option<Vec<String>>,
+    /// Every unresolved DEAD event that matches.
+    #[schema(value_type = Option<FilterRequest>)]
+    filter: Option<JsonObject<FilterRequest>>,
+    /// Every unresolved DEAD event.
+    all: Option<bool>,
+    /// Only say how many events it would change.
+    #[serde(default)]
+    dry_run: bool,
+    /// Who is recorded; `ops-http` if nothing is said.
+    #[schema(min_length = 1, max_length = 100)]
+    by: Option<String>,
+    /// Why.
+    #[schema(min_length = 1, max_length = 500)]
+    reason: Option<String>,
+}
+
+/// What is known of the events; at least one of the fields.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct FilterRequest {
+    /// Their aggregates' type.
+    #[schema(min_length = 1, max_length = 100)]
+    aggregate_type: Option<String>,
+    /// Their aggregate.
+    #[schema(min_length = 1, max_length = 200)]
+    aggregate_id: Option<String>,
+    /// Their type.
+    #[schema(min_length = 1, max_length = 100)]
+    event_type: Option<String>,
+    /// The class of their last failure.
+    #[schema(schema_with = class_schema)]
+    class: Option<String>,
+    /// They were stored this many seconds ago or longer.
+    older_than_seconds: Option<u32>,
+}
+
+/// Tries a DEAD event anew, attempts from zero.
+#[utoipa::path(post, path = "/ops/outbox/events/{id}/requeue", tag = "events", request_body = ActRequest,
+    params(("id" = String, Path, format = "uuid", description = "the event")),
+    responses((status = 204, description = "done")))]
+pub(super) async fn requeue_one(
+    State(parts): State<Shared>,
+    path: Result<Path<String>, PathRejection>,
+    body: Body<ActRequest>,
+) -> Answer<StatusCode> {
+    one(&parts, EventAction::Requeue, path, body).await
+}
+
+/// Gives a DEAD event up, so that its aggregate goes on without it.
+#[utoipa::path(post, path = "/ops/outbox/events/{id}/discard", tag = "events", request_body = ActRequest,
+    params(("id" = String, Path, format = "uuid", description = "the event")),
+    responses((status = 204, description = "done")))]
+pub(super) async fn discard_one(
+    State(parts): State<Shared>,
+    path: Result<Path<String>, PathRejection>,
+    body: Body<ActRequest>,
+) -> Answer<StatusCode> {
+    one(&parts, EventAction::Discard, path, body).await
+}
+
+/// Sends a published event again under its id.
+#[utoipa::path(post, path = "/ops/outbox/events/{id}/replay", tag = "events", request_body = ActRequest,
+    params(("id" = String, Path, format = "uuid", description = "the event")),
+    responses((status = 204, description = "done")))]
+pub(super) async fn replay_one(
+    State(parts): State<Shared>,
+    path: Result<Path<String>, PathRejection>,
+    body: Body<ActRequest>,
+) -> Answer<StatusCode> {
+    one(&parts, EventAction::Replay, path, body).await
+}
+
+/// Tries DEAD events anew. After a while it answers that it was interrupted: the same request goes on.
+#[utoipa::path(post, path = "/ops/outbox/requeue", tag = "outbox", request_body = ManyRequest,
+    responses((status = 200, description = "how many events", body = ManyView)))]
+pub(super) async fn requeue_many(State(parts): State<Shared>, body: Body<ManyRequest>) -> Answer<Json<ManyView>> {
+    many(&parts, EventAction::Requeue, body).await
+}
+
+/// Gives DEAD events up. After a while it answers that it was interrupted: the same request goes on.
+#[utoipa::path(post, path = "/ops/outbox/discard", tag = "outbox", request_body = ManyRequest,
+    responses((status = 200, description = "how many events", body = ManyView)))]
+pub(super) async fn discard_many(State(parts): State<Shared>, body: Body<ManyRequest>) -> Answer<Json<ManyView>> {
+    many(&parts, EventAction::Discard, body).await
+}
+
+/// Holds events back. What is in flight finishes; appending goes on.
+#[utoipa::path(post, path = "/ops/outbox/pause", tag = "outbox", request_body = PauseRequest,
+    responses((status = 200, description = "whether it was not paused before", body = ChangedView)))]
+pub(super) async fn pause(State(parts): State<Shared>, body: Body<PauseRequest>) -> Answer<Json<ChangedView>> {
+    let (scope, by) = pause_of(json(body)?)?;
+    Ok(Json(ChangedView { changed: parts.operate.pause(&scope, &by).await.map_err(problem)? }))
+}
+
+/// Lets events go again; each pause is lifted by itself.
+#[utoipa::path(post, path = "/ops/outbox/resume", tag = "outbox", request_body = PauseRequest,
+    responses((status = 200, description = "whether it was paused before", body = ChangedView)))]
+pub(super) async fn resume(State(parts): State<Shared>, body: Body<PauseRequest>) -> Answer<Json<ChangedView>> {
+    let (scope, by) = pause_of(json(body)?)?;
+    Ok(Json(ChangedView { changed: parts.operate.resume(&scope, &by).await.map_err(problem)? }))
+}
+
+async fn one(
+    parts: &Shared,
+    action: EventAction,
+    path: Result<Path<String>, PathRejection>,
+    body: Body<ActRequest>,
+) -> Answer<StatusCode> {
+    let ActRequest { by, reason } = json(body)?;
+    parts.operate.act(action, id_in_path(path)?, &attribution(by, reason)?).await.map_err(problem)?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn many(parts: &Shared, action: EventAction, body: Body<ManyRequest>) -> Answer<Json<ManyView>> {
+    let request = json(body)?;
+    let (outbox, stop) = (&parts.operate, StopSignal::new());
+    let which = selection(request.events, request.filter, request.all)?;
+    let by = attribution(request.by, request.reason)?;
+    let report = if request.dry_run {
+        for_a_while(parts.bulk_time, &stop, outbox.count_many(action, &which, &stop)).await
+    } else {
+        for_a_while(parts.bulk_time, &stop, outbox.act_on_many(action, &which, BATCH, &by, &stop)).await
+    };
+    Ok(Json(ManyView::new(action, report.map_err(problem)?, request.dry_run)))
+}
+
+/// Lets the work come to its end once the time is over; dropping it would leave unknown what it did last.
+async fn for_a_while(
+    time: Duration,
+    stop: &StopSignal,
+    work: impl Future<Output = Result<ManyReport, OperateError>>,
+) -> Result<ManyReport, OperateError> {
+    let mut work = pin!(work);
+    match tokio::time::timeout(time, &mut work).await {
+        Ok(report) => report,
+        Err(_elapsed) => {
+            stop.set();
+            work.await
+        }
+    }
+}
+
+fn selection(
+    events: Option<Vec<String>>,
+    filter: Option<JsonObject<FilterRequest>>,
+    all: Option<bool>,
+) -> Answer<Selection> {
+    match (events, filter, all) {
+        (Some(events), None, None) => {
+            if !(1..=MOST_NAMED).contains(&events.len()) {
+                return Err(bad_request(format!("events are {}, they must be 1 to {MOST_NAMED}", events.len())));
+            }
+            Ok(Selection::Events(events.iter().map(|id| event_id(id)).collect::<Answer<_>>()?))
+        }
+        (None, Some(JsonObject(filter)), None) => Ok(Selection::Matching(filter.filter()?)),
+        (None, None, Some(true)) => Ok(Selection::Matching(EventFilter::default())),
+        _ => Err(bad_request("exactly one is to be said: events, filter, or all with the value true")),
+    }
+}
+
+impl FilterRequest {
+    /// Without a field it would mean every event, which is to be said as `all`.
+    fn filter(self) -> Answer<EventFilter> {
+        let filter = EventFilter {
+            aggregate_type: optional("filter.aggregateType", self.aggregate_type, AggregateType::try_new)?,
+            aggregate_id: optional("filter.aggregateId", self.aggregate_id, AggregateId::try_new)?,
+            event_type: optional("filter.eventType", self.event_type, EventType::try_new)?,
+            class: optional("filter.class", self.class, |text| text.parse::<FailureClass>())?,
+            older_than: self.older_than_seconds.map(|seconds| Duration::from_secs(seconds.into())),
+            ..EventFilter::default()
+        };
+        if filter == EventFilter::default() {
+            return Err(bad_request("filter is empty, it must have a field; every event is meant by all"));
+        }
+        Ok(filter)
+    }
+}
+
+fn pause_of(request: PauseRequest) -> Answer<(PauseScope, Attribution)> {
+    let by = attribution(request.by, request.reason)?;
+    match (request.everything, optional("aggregateType", request.aggregate_type, AggregateType::try_new)?) {
+        (Some(true), None) => Ok((PauseScope::Everything, by)),
+        (None | Some(false), Some(aggregate_type)) => Ok((PauseScope::Type(aggregate_type), by)),
+        _ => Err(bad_request("exactly one is to be said: aggregateType, or everything with the value true")),
+    }
+}
+
+fn attribution(by: Option<String>, reason: Option<String>) -> Answer<Attribution> {
+    let by = by.unwrap_or_else(|| DEFAULT_OPERATOR.to_owned());
+    let operator = OperatorName::try_new(by).map_err(|error| bad_request(format!("by: {error}")))?;
+    Ok(Attribution { operator, reason: optional("reason", reason, Reason::try_new)? })
+}

@@ -1,0 +1,172 @@
+//! The handlers of `/ops/outbox` that change nothing.
+
+use std::time::Duration;
+
+use application_core::{
+    outbox::{AggregateId, AggregateType, EventId, EventType, FailureClass, OutboxEventStatus},
+    ports::{EventFilter, OutboxStatistics},
+};
+use axum::{
+    Json,
+    extract::{
+        Path, Query, State,
+        rejection::{PathRejection, QueryRejection},
+    },
+};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::{
+    Shared,
+    answer::{Answer, id_in_path, limit, optional, problem, query},
+    openapi::{class_schema, status_schema},
+    views::{AuditView, BlockedView, DeadView, EventView, Page, StatusView},
+};
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[into_params(parameter_in = Query)]
+pub(super) struct ListQuery {
+    /// Only this status; upper and lower case are the same.
+    #[param(schema_with = status_schema)]
+    status: Option<String>,
+    /// Only this aggregate type.
+    #[param(min_length = 1, max_length = 100, nullable = false)]
+    aggregate_type: Option<String>,
+    /// Only this aggregate.
+    #[param(min_length = 1, max_length = 200, nullable = false)]
+    aggregate_id: Option<String>,
+    /// Only this event type.
+    #[param(min_length = 1, max_length = 100, nullable = false)]
+    event_type: Option<String>,
+    /// Only events whose last failure was of this class.
+    #[param(schema_with = class_schema)]
+    class: Option<String>,
+    /// Only events that were stored this many seconds ago or longer.
+    #[param(nullable = false)]
+    older_than_seconds: Option<u32>,
+    /// Only events that were neither skipped nor discarded.
+    #[param(nullable = false)]
+    unresolved: Option<bool>,
+    /// Only events after this id: `next` of the page before.
+    #[param(format = "uuid", nullable = false)]
+    after: Option<String>,
+    /// How many; 100 if nothing is said.
+    #[param(minimum = 1, maximum = 1000, nullable = false)]
+    limit: Option<u32>,
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct AuditQuery {
+    /// Only entries before this number: `next` of the page before.
+    #[param(nullable = false)]
+    before: Option<i64>,
+    /// How many; 100 if nothing is said.
+    #[param(minimum = 1, maximum = 1000, nullable = false)]
+    limit: Option<u32>,
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct LimitQuery {
+    /// How many; 100 if nothing is said.
+    #[param(minimum = 1, maximum = 1000, nullable = false)]
+    limit: Option<u32>,
+}
+
+/// The figures of the moment, the pauses that stand, the relays that hold leases, and the leaders.
+#[utoipa::path(get, path = "/ops/outbox/status", tag = "outbox",
+    responses((status = 200, description = "the state of the outbox", body = StatusView)))]
+pub(super) async fn status(State(parts): State<Shared>) -> Answer<Json<StatusView>> {
+    let outbox = &parts.operate;
+    let figures = outbox.statistics().await.map_err(problem)?;
+    let (pauses, relays, leaders) = (outbox.pauses().await, outbox.relays().await, outbox.leaders().await);
+    let (pauses, relays) = (pauses.map_err(problem)?, relays.map_err(problem)?);
+    Ok(Json(StatusView::new(&figures, pauses, relays, leaders.map_err(problem)?)))
+}
+
+/// Events in the order of their ids, a page at a time, without payloads.
+#[utoipa::path(get, path = "/ops/outbox/events", tag = "events", params(ListQuery),
+    responses((status = 200, description = "a page of events", body = Page<EventView>)))]
+pub(super) async fn list(
+    State(parts): State<Shared>,
+    asked: Result<Query<ListQuery>, QueryRejection>,
+) -> Answer<Json<Page<EventView>>> {
+    let asked = query(asked)?;
+    let filter = EventFilter {
+        status: optional("status", asked.status, |text| text.parse::<OutboxEventStatus>())?,
+        aggregate_type: optional("aggregateType", asked.aggregate_type, AggregateType::try_new)?,
+        aggregate_id: optional("aggregateId", asked.aggregate_id, AggregateId::try_new)?,
+        event_type: optional("eventType", asked.event_type, EventType::try_new)?,
+        class: optional("class", asked.class, |text| text.parse::<FailureClass>())?,
+        older_than: asked.older_than_seconds.map(|seconds| Duration::from_secs(seconds.into())),
+        unresolved: asked.unresolved.unwrap_or_default(),
+        after: optional("after", asked.after, |text| text.parse::<EventId>())?,
+        limit: limit(asked.limit)?,
+    };
+    let events = parts.operate.list(&filter).await.map_err(problem)?;
+    let next = events.last().map(|event| event.id.to_string());
+    Ok(Json(Page::new(events.into_iter().map(EventView::from).collect(), filter.limit, next)))
+}
+
+/// One event, without its payload.
+#[utoipa::path(get, path = "/ops/outbox/events/{id}", tag = "events",
+    params(("id" = String, Path, format = "uuid", description = "the event")),
+    responses((status = 200, description = "the event", body = EventView)))]
+pub(super) async fn show(
+    State(parts): State<Shared>,
+    path: Result<Path<String>, PathRejection>,
+) -> Answer<Json<EventView>> {
+    Ok(Json(parts.operate.show(id_in_path(path)?).await.map_err(problem)?.into()))
+}
+
+/// What operators have done to one event, newest first; nothing for an event that is unknown.
+#[utoipa::path(get, path = "/ops/outbox/events/{id}/audit", tag = "events",
+    params(("id" = String, Path, format = "uuid", description = "the event"), LimitQuery),
+    responses((status = 200, description = "the newest entries", body = Page<AuditView>)))]
+pub(super) async fn audit_of(
+    State(parts): State<Shared>,
+    path: Result<Path<String>, PathRejection>,
+    asked: Result<Query<LimitQuery>, QueryRejection>,
+) -> Answer<Json<Page<AuditView>>> {
+    let (id, limit) = (id_in_path(path)?, limit(query(asked)?.limit)?);
+    let entries = parts.operate.audit_of(id, limit).await.map_err(problem)?;
+    Ok(Json(Page::new(entries.into_iter().map(AuditView::from).collect(), limit, None)))
+}
+
+/// Unresolved DEAD events by class and types, the largest group first; the first 100,000 events are counted.
+#[utoipa::path(get, path = "/ops/outbox/dead", tag = "outbox",
+    responses((status = 200, description = "the groups, at most 100", body = DeadView)))]
+pub(super) async fn dead(State(parts): State<Shared>) -> Answer<Json<DeadView>> {
+    let groups = parts.operate.dead_groups().await.map_err(problem)?;
+    Ok(Json(DeadView::new(groups, OutboxStatistics::COUNT_LIMIT)))
+}
+
+/// Aggregates that wait behind a DEAD event, oldest first.
+#[utoipa::path(get, path = "/ops/outbox/blocked", tag = "outbox", params(LimitQuery),
+    responses((status = 200, description = "the aggregates", body = Page<BlockedView>)))]
+pub(super) async fn blocked(
+    State(parts): State<Shared>,
+    asked: Result<Query<LimitQuery>, QueryRejection>,
+) -> Answer<Json<Page<BlockedView>>> {
+    let limit = limit(query(asked)?.limit)?;
+    let blocked = parts.operate.blocked(limit).await.map_err(problem)?;
+    Ok(Json(Page::new(blocked.into_iter().map(BlockedView::from).collect(), limit, None)))
+}
+
+/// What operators have changed, newest first, a page at a time.
+#[utoipa::path(get, path = "/ops/outbox/audit", tag = "outbox", params(AuditQuery),
+    responses((status = 200, description = "a page of the record", body = Page<AuditView>)))]
+pub(super) async fn audit(
+    State(parts): State<Shared>,
+    asked: Result<Query<AuditQuery>, QueryRejection>,
+) -> Answer<Json<Page<AuditView>>> {
+    let asked = query(asked)?;
+    let limit = limit(asked.limit)?;
+    let entries = parts.operate.audit(asked.before, limit).await.map_err(problem)?;
+    let next = entries.last().map(|entry| entry.number.to_string());
+    Ok(Json(Page::new(entries.into_iter().map(AuditView::from).collect(), limit, next)))
+}

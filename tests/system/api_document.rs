@@ -1,0 +1,144 @@
+//! What a running process answers under `/ops`, against the document that it serves.
+
+use std::collections::BTreeSet;
+
+use reqwest::{Client, Method, header::CONTENT_TYPE};
+use serde_json::{Value, json};
+use system_tests::{
+    eventually,
+    operated::{Operated, TOKEN},
+};
+
+use crate::commands::{Outcome, PATIENCE};
+
+const DEAD: &str = "0198c5a0-0000-7000-8000-000000000001";
+const UNKNOWN: &str = "0198c5a0-0000-7000-8000-00000000ffff";
+const PUBLISHED: &str = "0198c5a0-0000-7000-8000-000000000009";
+
+/// DEAD events, one that will be published, one in flight, a pause and a leader.
+const EVENTS: &str = "
+    INSERT INTO outbox_event (id, aggregate_type, aggregate_id, event_type, payload)
+    SELECT ('0198c5a0-0000-7000-8000-00000000000' || n)::uuid, 'order', 'o-' || n, 'OrderPlaced', '1'
+      FROM generate_series(1, 9) n;
+    UPDATE outbox_event SET status = 'DEAD', attempts = 3,
+           last_error = CASE WHEN aggregate_id = 'o-2' THEN 'lease expired 10 times' ELSE 'rejected: full' END
+     WHERE aggregate_id < 'o-7';
+    SELECT outbox_discard(ARRAY['0198c5a0-0000-7000-8000-000000000006'::uuid], 'zoe', 'sent by hand');
+    SELECT outbox_pause('invoice', 'zoe', 'moving');
+    INSERT INTO outbox_claim (token, holder, lease_expires_at, lanes, held)
+    SELECT '0198c5a0-0000-7000-8000-00000000000a', 'relay-7', statement_timestamp() + interval '1 h', ARRAY[lane], 1
+      FROM outbox_event WHERE aggregate_id = 'o-8';
+    UPDATE outbox_lane SET token = '0198c5a0-0000-7000-8000-00000000000a', due_at = NULL, claimed_from = sequence,
+           claimed_through = sequence
+      FROM outbox_event e WHERE e.lane = outbox_lane.lane AND aggregate_id = 'o-8';";
+
+/// Method, documented path, id in it, query, body: every operation at its best and at what it refuses.
+fn requests() -> Vec<(&'static str, &'static str, &'static str, &'static str, Value)> {
+    let (none, events, event) = (Value::Null, "/ops/outbox/events", "/ops/outbox/events/{id}");
+    let (by, class) = (json!({ "by": "zoe", "reason": "fixed" }), json!({ "class": "rejected" }));
+    vec![
+        ("get", "/ops/openapi.json", "", "", none.clone()),
+        ("get", "/ops/settings", "", "", none.clone()),
+        ("get", "/ops/metrics", "", "", none.clone()),
+        ("get", "/ops/outbox/status", "", "", none.clone()),
+        ("get", events, "", "?limit=3", none.clone()),
+        ("get", events, "", "?status=IN_FLIGHT", none.clone()),
+        ("get", events, "", "?status=DEAD&class=rejected&unresolved=true&olderThanSeconds=0", none.clone()),
+        ("get", events, "", "?status=GONE", none.clone()),
+        ("get", event, DEAD, "", none.clone()),
+        ("get", event, UNKNOWN, "", none.clone()),
+        ("get", event, "7", "", none.clone()),
+        ("get", "/ops/outbox/events/{id}/audit", "0198c5a0-0000-7000-8000-000000000006", "", none.clone()),
+        ("get", "/ops/outbox/events/{id}/audit", UNKNOWN, "?limit=1001", none.clone()),
+        ("get", "/ops/outbox/dead", "", "", none.clone()),
+        ("get", "/ops/outbox/blocked", "", "?limit=2", none.clone()),
+        ("get", "/ops/outbox/audit", "", "?limit=1", none.clone()),
+        ("get", "/ops/outbox/audit", "", "?before=x", none.clone()),
+        ("post", "/ops/outbox/events/{id}/requeue", DEAD, "", by.clone()),
+        ("post", "/ops/outbox/events/{id}/requeue", PUBLISHED, "", by.clone()),
+        ("post", "/ops/outbox/events/{id}/requeue", UNKNOWN, "", by.clone()),
+        ("post", "/ops/outbox/events/{id}/requeue", DEAD, "", json!({ "force": true })),
+        ("post", "/ops/outbox/events/{id}/requeue", DEAD, "", none.clone()),
+        ("post", "/ops/outbox/events/{id}/discard", "0198c5a0-0000-7000-8000-000000000002", "", json!({})),
+        ("post", "/ops/outbox/events/{id}/discard", "0198c5a0-0000-7000-8000-000000000002", "", json!({})),
+        ("post", "/ops/outbox/events/{id}/replay", PUBLISHED, "", by),
+        ("post", "/ops/outbox/requeue", "", "", json!({ "filter": class, "dryRun": true })),
+        ("post", "/ops/outbox/requeue", "", "", json!({ "filter": class })),
+        ("post", "/ops/outbox/requeue", "", "", json!({ "reason": "x".repeat(20_000) })),
+        ("post", "/ops/outbox/discard", "", "", json!({ "all": true, "by": "zoe" })),
+        ("post", "/ops/outbox/discard", "", "", json!({})),
+        ("post", "/ops/outbox/pause", "", "", json!({ "aggregateType": "order" })),
+        ("post", "/ops/outbox/pause", "", "", json!({})),
+        ("post", "/ops/outbox/resume", "", "", json!({ "aggregateType": "order" })),
+        ("post", "/ops/outbox/resume", "", "", json!({ "everything": true })),
+    ]
+}
+
+/// Holds an answer to what is documented; returns its status.
+async fn hold(document: &Value, method: &str, path: &str, answer: reqwest::Response) -> Outcome<u16> {
+    let status = answer.status().as_u16();
+    let response = &document["paths"][path][method]["responses"][status.to_string()];
+    assert!(response.is_object(), "{method} {path}: {status} is not documented: {}", answer.text().await?);
+    let content_type = answer.headers().get(CONTENT_TYPE).map(|value| value.to_str()).transpose()?;
+    let media_type = content_type.and_then(|value| value.split(';').next()).unwrap_or_default().to_owned();
+    let text = answer.text().await?;
+    let Some(content) = response.get("content") else {
+        assert!(text.is_empty(), "{method} {path}: {status} has a body: {text}");
+        return Ok(status);
+    };
+    let schema = &content[&media_type]["schema"];
+    assert!(schema.is_object(), "{method} {path}: {status} is {media_type}: {response}");
+    let body = if media_type.ends_with("json") { serde_json::from_str(&text)? } else { Value::String(text) };
+    let schema = json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "components": document["components"],
+        "allOf": [schema],
+    });
+    let validator = jsonschema::options().should_validate_formats(true).build(&schema)?;
+    let wrong: Vec<_> =
+        validator.iter_errors(&body).map(|error| format!("{error} at {}", error.instance_path())).collect();
+    assert!(wrong.is_empty(), "{method} {path}: {status}: {wrong:?} in {body}");
+    Ok(status)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_documented_operation_answers_a_running_process_as_documented() -> Outcome {
+    let stage = Operated::prepare("document").await?;
+    stage.execute(EVENTS).await?;
+    let process = stage.serve().await?;
+    let client = Client::builder().timeout(PATIENCE).build()?;
+    let event = format!("/ops/outbox/events/{PUBLISHED}");
+    let published = || async {
+        let answer = client.get(process.ops_url(&event)).bearer_auth(TOKEN).send().await.ok()?;
+        (answer.json::<Value>().await.ok()?["status"] == "PUBLISHED").then_some(())
+    };
+    eventually("the published event", PATIENCE, published).await?;
+    let document: Value =
+        client.get(process.ops_url("/ops/openapi.json")).bearer_auth(TOKEN).send().await?.json().await?;
+
+    let (mut succeeded, mut refused) = (BTreeSet::new(), BTreeSet::new());
+    for (method, path, id, query, body) in requests() {
+        let url = format!("{}{query}", process.ops_url(&path.replace("{id}", id)));
+        let mut request = client.request(Method::from_bytes(method.to_uppercase().as_bytes())?, url).bearer_auth(TOKEN);
+        if !body.is_null() {
+            request = request.json(&body);
+        }
+        let status = hold(&document, method, path, request.send().await?).await?;
+        if status < 300 {
+            succeeded.insert((method, path))
+        } else {
+            refused.insert(status)
+        };
+        let request = client
+            .request(Method::from_bytes(method.to_uppercase().as_bytes())?, process.ops_url(&path.replace("{id}", id)));
+        assert_eq!(hold(&document, method, path, request.send().await?).await?, 401, "{method} {path} without a token");
+    }
+    let paths = document["paths"].as_object().into_iter().flatten();
+    let documented = paths.flat_map(|(path, operations)| {
+        operations.as_object().into_iter().flatten().map(move |(method, _)| (method.as_str(), path.as_str()))
+    });
+    assert_eq!(succeeded, documented.collect(), "every operation was met at its best");
+    let expected = BTreeSet::from([400, 404, 409, 413, 415]);
+    assert!(refused.is_superset(&expected), "{refused:?}");
+    Ok(())
+}
