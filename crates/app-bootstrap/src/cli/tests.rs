@@ -121,7 +121,7 @@ fn every_example_of_the_help_is_a_command() {
 fn completions_and_the_manual_know_every_command() {
     let mut script = Vec::new();
     clap_complete::generate(clap_complete::Shell::Bash, &mut Cli::described(), "app", &mut script);
-    let script = String::from_utf8(script).unwrap();
+    let script = String::from_utf8(script).unwrap().replace("__subcmd__", "__");
     let folder = tempfile::tempdir().unwrap();
     clap_mangen::generate_to(Cli::described(), folder.path()).unwrap();
     for (name, _) in leaves(&Cli::described(), "app") {
