@@ -100,8 +100,9 @@ fn every_command_of_operators_shows_examples_of_itself_and_can_answer_in_json() 
 #[test]
 fn every_example_of_the_help_is_a_command() {
     let mut tried = 0;
-    for (_, mut command) in leaves(&Cli::described(), "app") {
-        let help = command.render_long_help().to_string();
+    for (_, command) in leaves(&Cli::described(), "app") {
+        // As it is written: the rendered help breaks long lines.
+        let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
         for line in help.lines().filter(|line| line.starts_with("  app ")) {
             let line = line.split(" | ").next().unwrap_or(line);
             let quoted = line.split('\'').enumerate();
@@ -121,7 +122,7 @@ fn every_example_of_the_help_is_a_command() {
 fn completions_and_the_manual_know_every_command() {
     let mut script = Vec::new();
     clap_complete::generate(clap_complete::Shell::Bash, &mut Cli::described(), "app", &mut script);
-    let script = String::from_utf8(script).unwrap();
+    let script = String::from_utf8(script).unwrap().replace("__subcmd__", "__");
     let folder = tempfile::tempdir().unwrap();
     clap_mangen::generate_to(Cli::described(), folder.path()).unwrap();
     for (name, _) in leaves(&Cli::described(), "app") {
