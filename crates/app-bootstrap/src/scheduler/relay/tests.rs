@@ -15,7 +15,7 @@ use application_core::{
         Settlement,
     },
     ports::{
-        Availability, Destination, MessagePublishPort, NoObserver, OutboxStatistics, OutboxStatisticsPort,
+        Availability, DeadGroup, Destination, MessagePublishPort, NoObserver, OutboxStatistics, OutboxStatisticsPort,
         OutboxStorePort, WakeupPort,
     },
     usecases::PublishPolicy,
@@ -91,6 +91,10 @@ impl OutboxStorePort for EmptyOutbox {
 impl OutboxStatisticsPort for EmptyOutbox {
     async fn statistics(&self) -> Result<OutboxStatistics, StoreError> {
         Ok(OutboxStatistics::default())
+    }
+
+    async fn dead_groups(&self) -> Result<Vec<DeadGroup>, StoreError> {
+        Ok(Vec::new())
     }
 }
 
