@@ -27,7 +27,8 @@ const DATA: &[&str] = &["const", "default", "enum", "examples"];
 #[must_use]
 pub fn complaints(schema: &Value) -> Vec<String> {
     let mut found = Vec::new();
-    if !schema.get("properties").is_some_and(|fields| fields.as_object().is_some_and(|fields| !fields.is_empty())) {
+    let fields = schema.get("properties").and_then(Value::as_object);
+    if fields.is_none_or(serde_json::Map::is_empty) {
         found.push("the payload is no object with fields".to_owned());
     }
     visit("", schema, &mut found);

@@ -335,9 +335,10 @@ async fn a_relay_and_an_appender_wake_each_other() {
     let world = World::new("waking").await;
     let (relay, appender) = (world.login("relay").await, world.login("appender").await);
     let heard = Arc::new(AtomicBool::new(false));
-    let hears = Arc::clone(&heard);
+    let signal = Arc::clone(&heard);
     let settings = WakeupSettings::default();
-    let listener = ListenWakeup::start(&relay.database, settings.clone(), move || hears.store(true, Ordering::Relaxed));
+    let listener =
+        ListenWakeup::start(&relay.database, settings.clone(), move || signal.store(true, Ordering::Relaxed));
     wait_until("it listens", || listener.is_connected()).await;
     heard.store(false, Ordering::Relaxed);
     let notifier = NotifyWakeup::start(&appender.database, settings);
@@ -415,7 +416,8 @@ async fn sees_states_and_figures(login: &Login) {
         Box::new(ServerSettingsCheck::new(database(), 1)),
     ];
     for check in checks {
-        check.look().await.unwrap_or_else(|error| panic!("{}: {error}", check.name()));
+        let name = check.name();
+        assert!(check.look().await.is_ok(), "{name} cannot look");
     }
 }
 

@@ -1,6 +1,6 @@
 //! `/ops`: an operator's view of the outbox, actions on its events, and the page in front of both.
 //!
-//! `GET /ops/openapi.json` describes every request and answer (OpenAPI 3.1); `openapi.rs` puts it together from the
+//! `GET /ops/openapi.json` describes every request and answer (`OpenAPI` 3.1); `openapi.rs` puts it together from the
 //! handlers, and tests hold it to the routes and to what a running process answers. `GET /ops/` is the page.
 //!
 //! A change is a POST of a JSON object with its content type, so that no form of a web page can send one, and there are no

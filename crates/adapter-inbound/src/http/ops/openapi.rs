@@ -1,4 +1,4 @@
-//! What `/ops` understands and answers, as an OpenAPI document.
+//! What `/ops` understands and answers, as an `OpenAPI` document.
 
 use application_core::outbox::{EventAction, FailureClass, OutboxEventStatus};
 use axum::Json;

@@ -29,7 +29,9 @@ fn text(name: &str) -> &'static str {
 
 /// Everything of the page's own that may hold a key of the dictionaries.
 fn sources() -> String {
-    let own = FILES.iter().filter(|(name, _, _)| name.ends_with(".js") && !name.starts_with("vendor/"));
+    let own = FILES.iter().filter(|(name, _, _)| {
+        name.rsplit_once('.').is_some_and(|(_, kind)| kind == "js") && !name.starts_with("vendor/")
+    });
     own.map(|(_, _, text)| *text).chain([INDEX.2]).collect::<Vec<_>>().join("\n")
 }
 

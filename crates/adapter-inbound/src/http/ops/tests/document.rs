@@ -1,4 +1,4 @@
-//! That the OpenAPI document and the routes are the same, both ways.
+//! That the `OpenAPI` document and the routes are the same, both ways.
 
 use std::collections::BTreeSet;
 
