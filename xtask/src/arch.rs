@@ -8,6 +8,7 @@ mod licences;
 mod model;
 pub mod table;
 mod third_party;
+mod vendored;
 
 use std::path::Path;
 
@@ -16,6 +17,7 @@ pub use imports::check_imports;
 pub use licences::{check_deny_list, is_allowed};
 pub use model::{Crate, Depth, Edge, EdgeKind, Locked, crates, locked, metadata};
 pub use third_party::{check_core_tree, check_locked};
+pub use vendored::check_vendored;
 
 use crate::{
     Error, Report,
@@ -48,6 +50,7 @@ pub fn check(root: &Path) -> Result<Report, Error> {
     report.merge(check_imports(&crates, &sources, table::MODULES));
     report.merge(check_locked(&locked(&metadata), table::LICENCES, table::BANNED));
     report.merge(check_core_tree(&core_tree(root)?, table::CORE_TREE));
+    report.merge(check_vendored(&workspace::paths(root)?, &files(root, &["md"])?, table::LICENCES));
     report.merge(check_deny_list(&read_text(&root.join("deny.toml"))?, table::LICENCES));
     Ok(report)
 }

@@ -73,7 +73,7 @@ pub fn looks_like_a_test(code: &str) -> bool {
 }
 
 /// The rows of all tables of the document that have these columns, with the columns' positions.
-fn rows<const N: usize>(document: &SourceFile, columns: [&str; N]) -> Vec<([usize; N], Row)> {
+pub(crate) fn rows<const N: usize>(document: &SourceFile, columns: [&str; N]) -> Vec<([usize; N], Row)> {
     let positions = |table: &Table| -> Option<[usize; N]> {
         let found: Vec<usize> = columns.iter().map_while(|title| table.column(title)).collect();
         found.try_into().ok()

@@ -48,6 +48,12 @@ impl OpsAccess {
             _ => None,
         }
     }
+
+    /// Of the page itself, which holds no data: a link may lead to it, but no name that somebody else's server answers for.
+    fn refusal_of_page(&self, headers: &HeaderMap) -> Option<Response> {
+        let refused = matches!(self, Self::Loopback) && !is_addressed_locally(headers);
+        refused.then(not_local)
+    }
 }
 
 fn not_local() -> Response {
@@ -57,6 +63,13 @@ fn not_local() -> Response {
 
 pub(super) async fn check(State(access): State<Arc<OpsAccess>>, request: Request, next: Next) -> Response {
     match access.refusal(request.headers()) {
+        Some(refusal) => refusal,
+        None => next.run(request).await,
+    }
+}
+
+pub(super) async fn check_page(State(access): State<Arc<OpsAccess>>, request: Request, next: Next) -> Response {
+    match access.refusal_of_page(request.headers()) {
         Some(refusal) => refusal,
         None => next.run(request).await,
     }

@@ -1,7 +1,7 @@
-//! `/ops`: an operator's view of the outbox, and actions on its events.
+//! `/ops`: an operator's view of the outbox, actions on its events, and the page in front of both.
 //!
 //! `GET /ops/openapi.json` describes every request and answer (OpenAPI 3.1); `openapi.rs` puts it together from the
-//! handlers, and tests hold it to the routes and to what a running process answers.
+//! handlers, and tests hold it to the routes and to what a running process answers. `GET /ops/` is the page.
 //!
 //! A change is a POST of a JSON object with its content type, so that no form of a web page can send one, and there are no
 //! cookies. Its `by` and `reason` are optional: who is recorded as having made it (default `ops-http`), and why.
@@ -15,6 +15,7 @@ mod answer;
 mod change;
 mod limit;
 mod openapi;
+mod page;
 mod process;
 mod read;
 mod views;
@@ -58,18 +59,20 @@ impl fmt::Debug for OpsParts {
 
 type Shared = Arc<OpsParts>;
 
-/// Routes `/ops` for whomever `access` lets in.
+/// Routes `/ops` for whomever `access` lets in; the page itself, which holds no data, is for everybody who reaches it.
 pub fn ops_router(parts: OpsParts, access: OpsAccess) -> Router {
+    let access = Arc::new(access);
     let routes = ROUTES.iter().fold(Router::new(), |router, (path, route)| router.route(path, route()));
     routes
         .fallback(async |uri: Uri| ProblemDetails::new(StatusCode::NOT_FOUND, format!("there is no {}", uri.path())))
         .method_not_allowed_fallback(async |method: Method, uri: Uri| {
             ProblemDetails::new(StatusCode::METHOD_NOT_ALLOWED, format!("{} does not take {method}", uri.path()))
         })
-        .layer(from_fn_with_state(Arc::new(access), access::check))
+        .layer(from_fn_with_state(Arc::clone(&access), access::check))
         .layer(map_response(async |response: Response| ([(CACHE_CONTROL, "no-store")], response)))
         .layer(from_fn_with_state(Arc::new(RequestLimit::new()), limit::check))
         .with_state(Arc::new(parts))
+        .merge(page::router(access))
 }
 
 type Route = fn() -> MethodRouter<Shared>;

@@ -1,0 +1,28 @@
+// Tables, and pages of them that are read by key: the next page begins behind the last row, however many rows there are.
+
+import { el } from "./dom.js";
+import { number } from "./format.js";
+import { t } from "./i18n.js";
+
+/** A table. A column is `{ title, cell(row), kind }`, where the kind is a class of its cells. */
+export function table(columns, rows) {
+  if (!rows.length) return el("p", { class: "quiet" }, t("table.empty"));
+  const cells = (row) => columns.map(({ cell, kind }) => el("td", { class: kind }, cell(row)));
+  return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": t("table.label") },
+    el("table", {},
+      el("thead", {}, el("tr", {}, columns.map(({ title }) => el("th", { scope: "col" }, title)))),
+      el("tbody", {}, rows.map((row) => el("tr", {}, cells(row))))));
+}
+
+/** Shows page after page of what `read(key)` answers: `{ items, next }`. */
+export function pages(columns, read) {
+  const place = el("div");
+  let page = 1;
+  const turn = async (key) => {
+    const { items, next } = await read(key);
+    const first = el("button", { type: "button", disabled: page === 1, onclick: () => { page = 1; return turn(); } }, t("page.first"));
+    const onward = el("button", { type: "button", disabled: !next, onclick: () => { page += 1; return turn(next); } }, t("page.next"));
+    place.replaceChildren(table(columns, items), el("div", { class: "row" }, first, onward, el("span", {}, t("page.number", { n: number(page) }))));
+  };
+  return { place, turn };
+}
