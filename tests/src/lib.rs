@@ -9,6 +9,7 @@ pub mod operated;
 mod patience;
 pub mod tally;
 pub mod tap;
+pub mod webdriver;
 pub mod work_load;
 
 pub use app_process::{AppEnvironment, AppProcess, ProcessError};

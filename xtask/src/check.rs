@@ -27,13 +27,16 @@ pub const COMMAND: Command = Command {
 };
 
 /// Test targets that take minutes: servers are stopped, paused and killed in them.
-const SLOW_TESTS: &[&str] = &["system", "chaos"];
+const SLOW_TESTS: &[&str] = &["system", "chaos", "browser"];
 
 /// Modules of the PostgreSQL adapter's tests that hold through a pooler.
 const THROUGH_A_POOLER: &[&str] =
     &["append::", "claim::", "contract::", "inbox::", "leadership::", "maintenance::", "operate::", "settle::"];
 /// What the provisioning says when there is no pooler.
 const NO_PGBOUNCER: &str = "no PgBouncer server can be had";
+
+/// What the test of the operator's page says when there is no browser.
+const NO_BROWSER: &str = "no Chromium can be had";
 
 /// How much to check.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -81,6 +84,7 @@ pub fn run(root: &Path, options: Options) -> Result<u8, Error> {
     runner.step("tests", |live| tests(root, &targets, built.as_ref(), live));
     if !options.fast {
         runner.step("pgbouncer", |live| pgbouncer(root, built.as_ref(), live));
+        runner.step("browser", |live| browser(root, built.as_ref(), live));
     }
     runner.step("doc tests", |live| {
         if built.is_none() {
@@ -171,6 +175,26 @@ fn tests(root: &Path, targets: &Targets, built: Option<&Binaries>, live: &mut Li
         false
     })?;
     Ok(output.judge(end))
+}
+
+/// The operator's page in a real browser. No other step runs its test, so that none counts it as passed without a browser.
+fn browser(root: &Path, built: Option<&Binaries>, live: &mut Live) -> Result<End, Error> {
+    let Some(binaries) = built else {
+        return Ok(End::NotRun("the build failed".to_owned()));
+    };
+    let mut command = test::with_servers(root, binaries)?;
+    command.args(["test", "--workspace", "--test", "browser"]);
+    let mut output = TestOutput::default();
+    let end = live.follow(command, |line| {
+        output.read(line);
+        false
+    })?;
+    match end {
+        End::Failed { output, .. } if output.contains(NO_BROWSER) => Ok(End::Skipped(
+            "NOT RUN: no Chromium is installed, nor can be here (packages chromium, chromium-driver)".to_owned(),
+        )),
+        end => Ok(output.judge(end)),
+    }
 }
 
 /// The PostgreSQL adapter's tests once more, through PgBouncer in transaction mode (case P46). The tests of connections,

@@ -81,6 +81,20 @@ async fn ask(options: &Options, packages: &[&str], command: &str) -> Result<(), 
     }
 }
 
+/// Sees to it that a program besides the servers is there: Debian packages are installed for it as for servers.
+///
+/// # Errors
+/// In words, why it cannot be had.
+pub async fn require_program(program: &str, packages: &[&str]) -> Result<(), String> {
+    if env::find_on_path(program).is_some() {
+        return Ok(());
+    }
+    install(packages, &Options::new()).await.map_err(|obstacle| match obstacle {
+        Obstacle::Absent(reason) => reason,
+        Obstacle::Failed(error) => error.to_string(),
+    })
+}
+
 /// The packages of those servers that are not installed.
 pub(crate) fn missing_servers() -> Vec<&'static str> {
     let postgres = Postgres::find().is_err().then_some("postgresql");

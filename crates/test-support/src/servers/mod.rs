@@ -66,6 +66,7 @@ pub use self::{
     control::{ServerControl, Stop},
     database::TestDatabase,
     error::{Attempts, ServersError},
+    install::require_program,
     options::{Durability, Options},
     pgbouncer::PgBouncer,
     postgres::Postgres,

@@ -1,0 +1,164 @@
+//! The operator's page in a real browser.
+
+use std::{
+    panic::{AssertUnwindSafe, resume_unwind},
+    path::Path,
+};
+
+use futures_util::FutureExt;
+use serde_json::Value;
+use system_tests::{
+    operated::{Operated, Outcome, TOKEN},
+    webdriver::Browser,
+};
+
+/// 60 events of orders that were refused and 3 of invoices that cannot be sent, all DEAD.
+const EVENTS: &str = "
+    INSERT INTO outbox_event (id, aggregate_type, aggregate_id, event_type, payload)
+    SELECT ('0198c5a0-0000-7000-8000-0000000000' || lpad(n::text, 2, '0'))::uuid,
+           CASE WHEN n > 60 THEN 'invoice' ELSE 'order' END, 'a-' || n,
+           CASE WHEN n > 60 THEN 'InvoiceSent' ELSE 'OrderPlaced' END, '1'
+      FROM generate_series(1, 63) n;
+    UPDATE outbox_event SET status = 'DEAD', attempts = 3,
+           last_error = CASE WHEN aggregate_type = 'invoice' THEN 'poison: too large' ELSE 'rejected: <b>full</b>' END;";
+
+const FIRST: &str = "0198c5a0-0000-7000-8000-000000000001";
+const TAB: &str = "\u{e004}";
+const ENTER: &str = "\u{e007}";
+
+fn rows(count: usize) -> String {
+    format!("document.querySelectorAll('main tbody tr').length === {count}")
+}
+
+fn says(selector: &str, text: &str) -> String {
+    let (selector, text) = (Value::from(selector), Value::from(text));
+    format!("(document.querySelector({selector})?.innerText ?? '').includes({text})")
+}
+
+fn figure(name: &str, text: &str) -> String {
+    format!("document.querySelector('[data-figure={name}] dd')?.innerText === '{text}'")
+}
+
+/// Shows a view by its address, as a link does.
+async fn go(browser: &Browser, address: &str) -> Outcome {
+    browser.value(&format!("(location.hash = '{address}')")).await?;
+    let view = address.split('?').next().unwrap_or_default();
+    Ok(browser
+        .until(&format!(
+            "document.querySelector('main').dataset.view === '{view}' && document.querySelector('main h2') !== null"
+        ))
+        .await?)
+}
+
+async fn picture(browser: &Browser, name: &str) -> Outcome {
+    Ok(browser.screenshot(&Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)).await?)
+}
+
+async fn enter_the_token(browser: &Browser) -> Outcome {
+    browser.fill("dialog input", "a-wrong-token-of-enough-length").await?;
+    browser.press(ENTER).await?;
+    browser.until(&says("dialog", "refused")).await?;
+    browser.fill("dialog input", TOKEN).await?;
+    browser.click("#token-submit").await?;
+    Ok(browser.until("document.querySelector('dialog') === null").await?)
+}
+
+async fn filter_and_turn_pages(browser: &Browser) -> Outcome {
+    go(browser, "events").await?;
+    browser.fill("select[name=status]", "DEAD").await?;
+    browser.click("form.filter button").await?;
+    browser.until(&rows(50)).await?;
+    browser.click(".row button:nth-of-type(2)").await?;
+    browser.until(&rows(13)).await?;
+    browser.fill("select[name=class]", "poison").await?;
+    browser.click("form.filter button").await?;
+    browser.until(&rows(3)).await?;
+    assert!(browser.value("location.hash").await?.as_str().is_some_and(|hash| hash.contains("class=poison")));
+    Ok(())
+}
+
+async fn act_on_a_group(browser: &Browser) -> Outcome {
+    go(browser, "dead").await?;
+    browser.until(&rows(2)).await?;
+    browser.until("document.querySelector('main b') === null").await?;
+    picture(browser, "dead-letters.png").await?;
+    browser.click("tbody tr:nth-of-type(2) [data-action=discard]").await?;
+    browser.until(&says("dialog", "3 events")).await?;
+    browser.fill("dialog input[name=by]", "zoe").await?;
+    browser.fill("dialog input[name=reason]", "sent by hand").await?;
+    browser.click("dialog button[value=yes]").await?;
+    browser.until(&rows(1)).await?;
+    Ok(browser.until(&says("#notice", "3 events")).await?)
+}
+
+async fn requeue_one(browser: &Browser) -> Outcome {
+    go(browser, &format!("event?id={FIRST}")).await?;
+    browser.click("[data-action=requeue]").await?;
+    browser.click("dialog button[value=no]").await?;
+    browser.until("document.querySelector('dialog') === null").await?;
+    browser.click("[data-action=requeue]").await?;
+    browser.fill("dialog input[name=reason]", "the queue is back").await?;
+    browser.press(ENTER).await?;
+    browser.until(&says(".timeline", "Requeue, by zoe: the queue is back")).await?;
+    picture(browser, "event.png").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_finds_and_mends_dead_events_in_a_browser_without_a_complaint_of_the_page() -> Outcome {
+    let browser = Browser::start().await?;
+    let ended = AssertUnwindSafe(find_and_mend(&browser)).catch_unwind().await;
+    browser.quit().await?;
+    ended.unwrap_or_else(|panic| resume_unwind(panic))
+}
+
+async fn find_and_mend(browser: &Browser) -> Outcome {
+    let stage = Operated::prepare("page").await?;
+    stage.execute(EVENTS).await?;
+    let process = stage.serve().await?;
+    browser.open(&process.ops_url("/ops/")).await?;
+    enter_the_token(browser).await?;
+    browser.until(&figure("dead", "63")).await?;
+    browser.until("document.querySelectorAll('.chart canvas').length === 4").await?;
+
+    filter_and_turn_pages(browser).await?;
+    act_on_a_group(browser).await?;
+    requeue_one(browser).await?;
+
+    go(browser, "overview").await?;
+    browser.until(&figure("dead", "59")).await?;
+    stage.execute("SELECT outbox_discard(ARRAY['0198c5a0-0000-7000-8000-000000000002'::uuid], 'somebody')").await?;
+    browser.until(&figure("dead", "58")).await?;
+    picture(browser, "overview.png").await?;
+
+    skip_the_header_by_keyboard(browser).await?;
+    read_every_view_in_korean_and_dark(browser).await?;
+    let complaints = browser.complaints().await?;
+    // The token that was refused on purpose.
+    let unexpected: Vec<_> = complaints.iter().filter(|text| !text.contains("status of 401")).collect();
+    assert!(unexpected.is_empty(), "{unexpected:?}");
+    Ok(())
+}
+
+async fn skip_the_header_by_keyboard(browser: &Browser) -> Outcome {
+    browser.value("location.reload()").await?;
+    browser.until(&figure("dead", "58")).await?;
+    browser.press(TAB).await?;
+    browser.until("document.activeElement.className === 'skip'").await?;
+    browser.press(ENTER).await?;
+    Ok(browser.until("document.activeElement.id === 'content'").await?)
+}
+
+async fn read_every_view_in_korean_and_dark(browser: &Browser) -> Outcome {
+    browser.prefer("dark").await?;
+    browser.click("#language option[value=ko]").await?;
+    browser.until(&says("nav", "데드 레터")).await?;
+    for view in ["events", "dead", "blocked", "relays", "audit", "settings", "overview"] {
+        go(browser, view).await?;
+        browser.until("document.querySelector('main table, main canvas') !== null").await?;
+    }
+    picture(browser, "overview-dark-korean.png").await?;
+    go(browser, "settings").await?;
+    browser.until(&says("main", "operations.ops_token")).await?;
+    assert_eq!(browser.value(&says("main", TOKEN)).await?, Value::Bool(false), "the token is redacted");
+    Ok(())
+}
