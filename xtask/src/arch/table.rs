@@ -224,6 +224,7 @@ pub const MODULES: &[ModuleRule] = &[
 /// The licences under which a crate may come. `deny.toml` lists the same.
 pub const LICENCES: &[&str] = &[
     "MIT",
+    "MIT-0",
     "Apache-2.0",
     "Apache-2.0 WITH LLVM-exception",
     "BSD-2-Clause",

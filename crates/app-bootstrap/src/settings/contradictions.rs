@@ -153,7 +153,8 @@ mod tests {
             settings.outbound.amqp.topology.declare = true;
             settings.outbound.amqp.topology.queue = Some(settings.consumer.queue.clone());
         }
-        let cases: [(&str, fn(&mut Settings)); 8] = [
+        type Contradiction = fn(&mut Settings);
+        let cases: [(&str, Contradiction); 8] = [
             ("outbound.publisher", |settings| settings.outbound.publisher = PublisherKind::Disabled),
             ("consumer.queue", |settings| {
                 declared(settings);

@@ -81,7 +81,7 @@ impl fmt::Display for SettingsFile {
             write!(f, "profile {profile:?}, ")?;
         }
         let found = if self.found { "read" } else { "looked for and missing" };
-        write!(f, "file {:?} ({found})", self.path)
+        write!(f, "file {:?} ({found})", self.path.to_string_lossy())
     }
 }
 

@@ -14,23 +14,19 @@ pub(super) fn unreadable_key(
 ) -> SettingProblem {
     let key = error.path().to_string();
     let given = value_at(root, &key);
-    match expected(&key) {
-        Some(Expected { takes_text, bound }) => {
-            let given = given.map_or_else(|| "missing".to_owned(), |given| shown(given, takes_text));
-            SettingProblem::new(key, given, bound)
-        }
-        None => {
-            let words = without_texts(error.inner().to_string(), root);
-            let bound = match words.split_once(", expected ") {
-                Some((begin, keys)) if begin.starts_with("unknown field") => {
-                    let keys = keys.split(" for key ").next().unwrap_or(keys).trim_start_matches("one of ");
-                    format!("there is no such key; known here: {}", keys.replace('`', ""))
-                }
-                _ => format!("it cannot be read: {words}"),
-            };
-            SettingProblem::new(key, "set", bound)
-        }
+    if let Some(Expected { takes_text, bound }) = expected(&key) {
+        let given = given.map_or_else(|| "missing".to_owned(), |given| shown(given, takes_text));
+        return SettingProblem::new(key, given, bound);
     }
+    let words = without_texts(error.inner().to_string(), root);
+    let bound = match words.split_once(", expected ") {
+        Some((begin, keys)) if begin.starts_with("unknown field") => {
+            let keys = keys.split(" for key ").next().unwrap_or(keys).trim_start_matches("one of ");
+            format!("there is no such key; known here: {}", keys.replace('`', ""))
+        }
+        _ => format!("it cannot be read: {words}"),
+    };
+    SettingProblem::new(key, "set", bound)
 }
 
 /// What may stand at a key.

@@ -166,9 +166,10 @@ fn tell(told: &mut Option<String>, problem: Option<&str>) {
     if told.as_deref() == problem {
         return;
     }
-    match problem {
-        Some(problem) => tracing::error!(problem, "the broker's topology is not as it must be"),
-        None => tracing::info!("the broker's topology is as it must be again"),
+    if let Some(problem) = problem {
+        tracing::error!(problem, "the broker's topology is not as it must be");
+    } else {
+        tracing::info!("the broker's topology is as it must be again");
     }
     *told = problem.map(ToOwned::to_owned);
 }
