@@ -120,8 +120,8 @@ fn table(status: &Value) -> String {
     for relay in status.get("relays").and_then(Value::as_array).into_iter().flatten() {
         let field = |name: &str| relay.get(name).map(text).unwrap_or_default();
         let age = relay.get("oldestClaimAgeSeconds").and_then(Value::as_f64).unwrap_or_default();
-        let number = |name: &str| relay.get(name).and_then(Value::as_u64).unwrap_or_default();
-        let (lanes, claims) = (counted(number("lanes"), "lane"), counted(number("claims"), "claim"));
+        let figure = |name: &str| relay.get(name).and_then(Value::as_u64).unwrap_or_default();
+        let (lanes, claims) = (counted(figure("lanes"), "lane"), counted(figure("claims"), "claim"));
         let (holder, expired) = (field("holder"), field("expired"));
         lines.push(format!("{:<24}{holder}: {lanes} in {claims}, oldest {age:.1} s, {expired} expired", "relay"));
     }

@@ -234,6 +234,18 @@ impl PublishPendingOutboxEventsUseCase {
         state.run_length = 0.8 * state.run_length + 0.2 * now;
     }
 
+    /// Whether some destination waits for a probe.
+    fn is_probing(&self) -> bool {
+        let now = self.clock.monotonic();
+        self.state().breakers.values().any(|breaker| breaker.state(now) == BreakerState::HalfOpen)
+    }
+
+    /// A number below the bound, or 0.
+    fn drawn_below(&self, bound: usize) -> usize {
+        let bound = u64::try_from(bound).unwrap_or(u64::MAX).max(1);
+        usize::try_from(self.random.next_u64() % bound).unwrap_or_default()
+    }
+
     fn breaker_state(&self, destination: &Destination) -> BreakerState {
         let now = self.clock.monotonic();
         self.state().breakers.get(destination).map_or(BreakerState::Closed, |breaker| breaker.state(now))

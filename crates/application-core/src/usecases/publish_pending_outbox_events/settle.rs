@@ -47,6 +47,8 @@ pub(super) const fn nothing_confirmed(lane: LaneId) -> ConfirmedRun {
 #[derive(Debug, Clone, Copy)]
 struct Judged {
     verdict: Verdict,
+    /// It confirmed other messages of this batch.
+    takes_others: bool,
     /// How long it is not worth claiming what was held back for it: computed once, so that one statement releases all.
     wait: Duration,
 }
@@ -126,7 +128,8 @@ impl PublishPendingOutboxEventsUseCase {
                 tracing::warn!(%destination, open = !is_closed, "the circuit breaker changed");
                 self.observer.observe(&OutboxSignal::BreakerChanged { destination, open: !is_closed });
             }
-            judged.insert(destination.clone(), Judged { verdict, wait });
+            let takes_others = outcome.confirmed > 0;
+            judged.insert(destination.clone(), Judged { verdict, takes_others, wait });
         }
         judged
     }
@@ -143,9 +146,8 @@ impl PublishPendingOutboxEventsUseCase {
                     released.entry(wait).or_default().push(run);
                 }
                 Some((event, Reason::Failed { destination, failure })) => {
-                    let verdict =
-                        destination.and_then(|destination| judged.get(&destination)).map(|judged| judged.verdict);
-                    match (failure.class(), verdict) {
+                    let judged = destination.and_then(|destination| judged.get(&destination));
+                    match (failure.class(), judged.map(|judged| judged.verdict)) {
                         (
                             FailureClass::Unavailable | FailureClass::Rejected | FailureClass::Unroutable,
                             Some(Verdict::Destination { pause }),
@@ -153,6 +155,13 @@ impl PublishPendingOutboxEventsUseCase {
                             released.entry(pause).or_default().push(run);
                         }
                         (FailureClass::Unavailable, _) => {
+                            released.entry(self.policy.breaker.first_pause).or_default().push(run);
+                        }
+                        // Each process judges by what it has seen itself, which is little after a start: several of them
+                        // could charge a lone event to its death while the destination takes nothing at all.
+                        (FailureClass::Rejected | FailureClass::Unroutable, Some(Verdict::Messages))
+                            if self.is_last_attempt(&event) && !judged.is_some_and(|judged| judged.takes_others) =>
+                        {
                             released.entry(self.policy.breaker.first_pause).or_default().push(run);
                         }
                         _ => {
@@ -175,9 +184,13 @@ impl PublishPendingOutboxEventsUseCase {
         steps
     }
 
+    const fn is_last_attempt(&self, event: &OutboxEvent) -> bool {
+        event.attempts.saturating_add(1) >= self.policy.backoff.max_attempts()
+    }
+
     fn failed_run(&self, run: ConfirmedRun, event: OutboxEvent, failure: PublishFailure) -> (FailedRun, Option<Death>) {
         let (attempts, error) = (event.attempts.saturating_add(1), failure.to_string());
-        let hopeless = failure.class() == FailureClass::Poison || attempts >= self.policy.backoff.max_attempts();
+        let hopeless = failure.class() == FailureClass::Poison || self.is_last_attempt(&event);
         let outcome = if hopeless {
             match self.policy.dead_head(&event.aggregate_type) {
                 DeadHeadPolicy::Block => FailedOutcome::Block,

@@ -535,7 +535,7 @@ mod failing {
         clock.skip(Duration::from_millis(900));
         round_with_sends(&relay, &broker, 0).await;
         clock.skip(Duration::from_millis(100));
-        // The probe: run 1 again, whose second refusal is still to come.
+        // The probe: either has a refusal to come.
         round_with_sends(&relay, &broker, 1).await;
         clock.skip(2 * PAUSE);
         broker.refusals.lock().unwrap().clear();
@@ -561,8 +561,9 @@ mod failing {
             broker.refuse(&run.events[0], FailureClass::Unavailable);
         }
         expect_release(&mut store, runs.iter().map(|run| start_of(run, 0)).collect(), PAUSE);
-        expect_acknowledge(&mut store, vec![start_of(&runs[0], 1)]);
-        expect_release(&mut store, vec![start_of(&runs[1], 0)], Duration::ZERO);
+        // The run that the probe is taken from is drawn.
+        expect_acknowledge(&mut store, vec![start_of(&runs[1], 1)]);
+        expect_release(&mut store, vec![start_of(&runs[0], 0)], Duration::ZERO);
         let clock = TestClock::new();
         let relay = observed_relay(store, broker, policy(), Arc::clone(&clock), Arc::new(NoObserver));
         assert_eq!(round(&relay).await, worked(2, 0));
@@ -614,6 +615,50 @@ mod failing {
         observer.expect_observe().withf(move |signal| *signal == died).times(1).return_const(());
         observer.expect_observe().withf(|signal| !matches!(signal, OutboxSignal::Died { .. })).return_const(());
         round(&observed_relay(store, broker, policy(), TestClock::new(), Arc::new(observer))).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_event_dies_of_refusals_only_beside_others_that_are_confirmed() {
+        for class in [FailureClass::Rejected, FailureClass::Unroutable] {
+            // Two attempts were charged by other processes; this one has seen nothing yet.
+            let (last, elsewhere) = (attempted(run(1, 2), 2), run_of("invoices", 2, 1));
+            let mut store = store_with(&[last.clone(), elsewhere.clone()]);
+            expect_acknowledge(&mut store, vec![start_of(&elsewhere, 1)]);
+            expect_release(&mut store, vec![start_of(&last, 0)], PAUSE);
+            let broker = Arc::new(Broker::default()).refuse(&last.events[0], class);
+            assert_eq!(round(&relay(store, broker, policy())).await, worked(3, 1));
+
+            let beside = run(3, 1);
+            let mut store = store_with(&[last.clone(), beside.clone()]);
+            expect_acknowledge(&mut store, vec![start_of(&beside, 1)]);
+            expect_fail(&mut store, vec![failed(&last, 0, FailedOutcome::Block, class)]);
+            let broker = Arc::new(Broker::default()).refuse(&last.events[0], class);
+            assert_eq!(round(&relay(store, broker, policy())).await, worked(3, 1));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_event_that_is_refused_each_time_is_not_the_probe_each_time() {
+        let (refused, good) = (run(1, 1), run(2, 1));
+        let broker = Arc::new(Broker::default());
+        for _ in 0..10 {
+            broker.refuse(&refused.events[0], FailureClass::Unroutable);
+        }
+        broker.refuse(&good.events[0], FailureClass::Unavailable);
+        let mut store = MockOutboxStorePort::new();
+        let handed_out = vec![refused.clone(), good.clone()];
+        store.expect_claim().returning(move |_| Ok(handed_out.clone()));
+        store.expect_release().returning(|_, runs, _| Ok(all_done(runs.len())));
+        store.expect_fail().returning(|_, runs| Ok(all_done(runs.len())));
+        expect_acknowledge(&mut store, vec![start_of(&good, 1)]);
+        let clock = TestClock::new();
+        let relay = observed_relay(store, Arc::clone(&broker) as _, policy(), Arc::clone(&clock), Arc::new(NoObserver));
+        let mut rounds = 0;
+        while round(&relay).await != worked(2, 1) {
+            rounds += 1;
+            assert!(rounds < 10, "the good event was never the probe: {:?}", broker.sent());
+            clock.skip(8 * PAUSE);
+        }
     }
 
     #[tokio::test(start_paused = true)]
