@@ -173,7 +173,7 @@ async fn a_consumer_without_records_is_told_from_one_with_nothing_parked() -> Ou
     world.until_settled().await?;
 
     let event = "0198c5a0-0000-7000-8000-000000000001";
-    let (_, known) = run(&quiet, &["inbox", "parked", "--consumer", "portfolio-minutes"]).await?;
+    let (_, known) = run(&quiet, &["inbox", "parked", "--consumer", "portfolio-minutes", "--json"]).await?;
     assert_eq!(known.trim(), "[]");
     for arguments in [
         &["inbox", "parked", "--consumer", "portfolio-minuets"][..],

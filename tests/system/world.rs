@@ -146,7 +146,7 @@ impl World {
             [include_str!("../../migrations/roles/roles.sql"), include_str!("../../migrations/roles/grants.sql")];
         const PASSWORD: &str = "of-a-test";
         let name = self.database.name();
-        let user = format!("{name}_{user}");
+        let user = format!("{name}_as_{user}");
         let groups: Vec<String> = roles.iter().map(|role| format!("{name}_{role}")).collect();
         let create = format!("CREATE ROLE {user} LOGIN PASSWORD '{PASSWORD}' IN ROLE {}", groups.join(", "));
         let mut statements = vec![format!("SET outbox.role_prefix = '{name}_'")];

@@ -103,6 +103,6 @@ async fn examining_declares_nothing_sends_nothing_and_names_what_differs() {
     settings.amqp.topology.queue = Some(queue.clone());
     let problems = stage.publisher(&settings).await.examine_topology().await.unwrap();
     assert_eq!(problems.len(), 1, "{problems:?}");
-    assert!(problems[0].problem.contains("x-queue-type"), "{problems:?}");
+    assert!(problems[0].problem.contains("x-single-active-consumer"), "{problems:?}");
     assert_eq!(stage.take_all(&queue).await.len(), 0);
 }

@@ -121,9 +121,10 @@ fn table(status: &Value) -> String {
         let field = |name: &str| relay.get(name).map(text).unwrap_or_default();
         let age = relay.get("oldestClaimAgeSeconds").and_then(Value::as_f64).unwrap_or_default();
         let figure = |name: &str| relay.get(name).and_then(Value::as_u64).unwrap_or_default();
-        let (lanes, claims) = (counted(figure("lanes"), "lane"), counted(figure("claims"), "claim"));
+        let held =
+            [("lanes", "lane"), ("claims", "claim")].map(|(name, noun)| counted(figure(name), noun)).join(" in ");
         let (holder, expired) = (field("holder"), field("expired"));
-        lines.push(format!("{:<24}{holder}: {lanes} in {claims}, oldest {age:.1} s, {expired} expired", "relay"));
+        lines.push(format!("{:<24}{holder}: {held}, oldest {age:.1} s, {expired} expired", "relay"));
     }
     for leader in status.get("leaders").and_then(Value::as_array).into_iter().flatten() {
         let field = |name: &str| leader.get(name).map(text).unwrap_or_default();

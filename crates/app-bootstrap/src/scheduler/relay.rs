@@ -148,6 +148,7 @@ impl Worker {
         let schedule = self.relay.schedule;
         let (mut poll, mut retry) = (schedule.shortest_poll, schedule.shortest_poll);
         let mut quiet = Quiet::new(&self.relay);
+        let mut nothing_in_flight = false;
         while !self.cancel.is_cancelled() {
             self.relay.busy.fetch_add(1, Ordering::AcqRel);
             let outcome = self.relay.use_case.run_once(&self.stop).await;
@@ -158,6 +159,7 @@ impl Worker {
             match outcome {
                 Ok(PublishOutcome::Worked { claimed, postponed, .. }) => {
                     self.relay.worked.fetch_add(1, Ordering::AcqRel);
+                    nothing_in_flight = false;
                     (poll, retry) = (schedule.shortest_poll, schedule.shortest_poll);
                     if claimed >= schedule.busy_from || postponed > 0 {
                         self.relay.wakeup.wake_local();
@@ -166,9 +168,15 @@ impl Worker {
                 Ok(PublishOutcome::Idle) => {
                     retry = schedule.shortest_poll;
                     if self.until_drained && quiet.is_long(&self.relay) && self.is_drained().await {
-                        self.cancel.cancel();
-                        return;
+                        if nothing_in_flight {
+                            self.cancel.cancel();
+                            return;
+                        }
+                        // A lease may have been returned between the claim and this look: its events are due now.
+                        nothing_in_flight = true;
+                        continue;
                     }
+                    nothing_in_flight = false;
                     self.idle(poll).await;
                     poll = (poll * 2).min(schedule.longest_poll);
                 }

@@ -208,7 +208,7 @@ fn a_value_that_cannot_be_read_is_told_with_what_can() {
         (
             "OUTBOX__RELAY__WORKERS",
             "many",
-            "outbox.relay.workers is \"many\", but it must be a whole number, for example 2",
+            "outbox.relay.workers is \"many\", but it must be a whole number, for example 8",
         ),
         ("CONSUMER__ENABLED", "maybe", "consumer.enabled is \"maybe\", but it must be true or false"),
         ("OUTBOX__RELAY", "2", "outbox.relay is \"2\", but it must be a section with keys of its own"),

@@ -182,9 +182,9 @@ macro_rules! outbox_maintenance_contract {
                 open_and_dead_events_stay_however_old,
                 one_call_removes_no_more_than_a_batch_and_the_oldest_first,
                 a_term_that_is_not_the_running_one_removes_nothing,
-                the_id_of_a_removed_event_is_free_again,
                 a_purge_removes_old_history_batch_by_batch_and_records_each,
                 a_purge_removes_what_was_resolved_and_never_what_is_open_or_dead,
+                the_id_of_a_removed_event_is_free_again,
             ]
         );
     };

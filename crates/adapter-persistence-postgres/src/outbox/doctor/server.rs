@@ -45,7 +45,8 @@ impl OutboxCheckPort for SchemaCheck {
 }
 
 /// The indexes of the outbox that no constraint makes.
-const INDEXES: [&str; 5] = [
+const INDEXES: [&str; 6] = [
+    "outbox_audit_events",
     "outbox_event_open",
     "outbox_event_published",
     "outbox_event_troubled",
