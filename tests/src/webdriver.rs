@@ -1,4 +1,4 @@
-//! A headless Chromium, driven over the WebDriver protocol (W3C): as much of it as the test of the operator's page needs.
+//! A headless Chromium, driven over the `WebDriver` protocol (W3C): as much of it as the test of the operator's page needs.
 
 use std::{io, path::Path, process::Stdio, time::Duration};
 
@@ -89,8 +89,9 @@ impl Browser {
         }}});
         let root = format!("http://127.0.0.1:{port}/session");
         let answer: Value = client.post(&root).json(&capabilities).send().await?.json().await?;
-        let Some(id) = answer["value"]["sessionId"].as_str() else {
-            return Err(BrowserError::Missing(answer["value"]["message"].to_string()));
+        let Some(id) = answer.pointer("/value/sessionId").and_then(Value::as_str) else {
+            let why = answer.pointer("/value/message").unwrap_or(&answer);
+            return Err(BrowserError::Missing(why.to_string()));
         };
         Ok(Self { session: format!("{root}/{id}"), client, _driver: driver, _profile: profile })
     }
@@ -99,7 +100,7 @@ impl Browser {
         let answer = self.client.post(format!("{}/{command}", self.session)).json(&body).send().await?;
         let (status, mut answer): (_, Value) = (answer.status(), answer.json().await?);
         if status.is_success() {
-            return Ok(answer["value"].take());
+            return Ok(answer.get_mut("value").map(Value::take).unwrap_or_default());
         }
         Err(BrowserError::Refused { command: command.to_owned(), answer })
     }
@@ -139,7 +140,7 @@ impl Browser {
     async fn element(&self, selector: &str) -> Result<String, BrowserError> {
         self.until(&format!("document.querySelector({}) !== null", json!(selector))).await?;
         let found = self.command("element", json!({ "using": "css selector", "value": selector })).await?;
-        match found[ELEMENT].as_str() {
+        match found.get(ELEMENT).and_then(Value::as_str) {
             Some(id) => Ok(format!("element/{id}")),
             None => Err(BrowserError::Refused { command: selector.to_owned(), answer: found }),
         }
@@ -192,7 +193,8 @@ impl Browser {
         let answer = self.client.get(format!("{}/screenshot", self.session)).send().await?;
         let answer: Value = answer.json().await?;
         let refused = || BrowserError::Refused { command: "screenshot".to_owned(), answer: Value::Null };
-        let bytes = answer["value"].as_str().and_then(|text| BASE64_STANDARD.decode(text).ok()).ok_or_else(refused)?;
+        let text = answer.get("value").and_then(Value::as_str);
+        let bytes = text.and_then(|text| BASE64_STANDARD.decode(text).ok()).ok_or_else(refused)?;
         Ok(std::fs::write(file, bytes)?)
     }
 

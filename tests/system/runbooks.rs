@@ -55,7 +55,7 @@ impl<'a> Reader<'a> {
                     open = true;
                 }
                 (None, _, Some(block)) if open => block.lines.push(line.to_owned()),
-                (None, Some(heading), _) => part = heading.split('.').next().unwrap_or_default().to_owned(),
+                (None, Some(heading), _) => heading.split('.').next().unwrap_or_default().clone_into(&mut part),
                 _ => {}
             }
         }

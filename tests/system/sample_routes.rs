@@ -33,7 +33,7 @@ impl Example {
                     let (name, value) = words.next()?.split_once(": ")?;
                     example.headers.push((name.to_owned(), value.to_owned()));
                 }
-                url => example.path = url.strip_prefix("localhost:8080")?.to_owned(),
+                url => url.strip_prefix("localhost:8080")?.clone_into(&mut example.path),
             }
         }
         Some(example)

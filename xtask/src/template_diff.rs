@@ -176,8 +176,8 @@ mod tests {
     fn patch_is_merged_into_a_clone_that_has_changed_the_same_file() {
         let (folder, work) = clone();
         let root = folder.path();
-        let text = "//! X.\nconst QUEUE: &str = \"order-service.events\";\nconst N: u32 = 1;\n";
-        fs::write(root.join("crates/x/src/lib.rs"), format!("{text}\n\n\n\nconst OWN: u32 = 3;\n")).unwrap();
+        let text = "//! X.\nconst OWN: u32 = 3;\nconst QUEUE: &str = \"order-service.events\";\nconst N: u32 = 1;\n";
+        fs::write(root.join("crates/x/src/lib.rs"), text).unwrap();
         commit_all(root);
         let patch = work.path().join("template.patch");
         fs::write(&patch, run(root, work.path(), "v2", true).unwrap()).unwrap();
