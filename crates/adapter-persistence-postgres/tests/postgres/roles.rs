@@ -661,7 +661,7 @@ fn documented() -> Rights {
         if roles.is_empty() || cells.len() != 5 || codes(2).is_empty() {
             continue;
         }
-        assert!(cells[3].trim().len() > 10, "{line} says why");
+        assert!(!cells[3].trim().is_empty(), "{line} does not say why");
         for object in codes(1) {
             for role in &roles {
                 let all = rights.entry(((*role).to_owned(), object.clone())).or_default();
