@@ -67,7 +67,7 @@ pub(crate) const TARGETS: &[Target] = &[
     target("idle", "idle.cpu", AtMost(0.005), "cores", "8 processor of an idle relay"),
     target("idle", "idle.resident", AtMost(40.0), "MiB", "8 memory of an idle relay"),
     target("order", "order.to_asked", AtLeast(1.0), RATIO, "9 four relays to min(8,000 a second, B)"),
-    target("order", "order.claim.p50", AtMost(2.5), "ms", "9 four relays, p50 of a claim"),
+    target("latency", "latency.in_process.received.p50", AtMost(2.5), "ms", "9 commit to consumer, in process, p50"),
     target("order", "order.postgres_cpu", AtMost(0.03), "s per 1,000", "9 four relays, processor of PostgreSQL"),
     target("noop", "noop.relay", AtLeast(43_000.0), "events/s", "9 publisher that answers at once (a stretch)"),
     target("cost", "cost.relay_cpu_ratio", AtMost(1.3), RATIO, "10 processor of the relay to loops B and P"),
