@@ -32,8 +32,9 @@ use uuid::Uuid;
 
 use crate::{error::BenchError, figures::number};
 
-/// Workers of limits P0 and P: each waits for nothing but the database, so that more only stand in each other's way.
-pub(crate) const WORKERS: usize = 2;
+/// Workers of limits P0 and P: as many as the relay has by default. With fewer a limit would wait for its own round trips,
+/// and could be passed by the relay that it limits.
+pub(crate) const WORKERS: usize = 8;
 /// Events of a claim by default.
 pub(crate) const BATCH: usize = 500;
 /// Messages in flight of limits B and B0: with more the broker confirmed fewer a second (`scale.window`).
@@ -50,7 +51,7 @@ pub(crate) struct Loop {
     pub(crate) claims: Vec<f64>,
 }
 
-/// Limit P0: marks all events published by primary key in batches, and nothing else. Two connections share the batches.
+/// Limit P0: marks all events published by primary key in batches, and nothing else. A connection a worker; they share the batches.
 pub(crate) async fn mark_by_key(database_url: &str) -> Result<(usize, Duration), BenchError> {
     let mut connections = Vec::new();
     for _ in 0..WORKERS {

@@ -12,7 +12,7 @@ use crate::{
     error::BenchError,
     figures::number,
     histogram::Histogram,
-    resources,
+    resources::{self, Processors, busy_since},
     seed::{Backlog, count, figure},
     stage::{PATIENCE, Stage},
 };
@@ -26,6 +26,8 @@ pub(crate) struct Drain {
     pub(crate) relay_cpu: Option<f64>,
     pub(crate) postgres_cpu: Option<f64>,
     pub(crate) broker_cpu: Option<f64>,
+    /// The part of all processors that was used meanwhile, by whomever.
+    pub(crate) busy: Option<f64>,
     /// The claims of all relays, in seconds.
     pub(crate) claims: Histogram,
     /// From sending to confirm, in seconds.
@@ -58,7 +60,9 @@ impl Relays {
         let events = backlog.events();
         let before = self.look(stage).await?;
         let committed = backlog.commit().await?;
+        let processors = Processors::now();
         wait_until_drained(&mut connection, within).await?;
+        let busy = busy_since(processors);
         let after = self.look(stage).await?;
         let published = "SELECT count(*) FROM outbox_event WHERE status = 'PUBLISHED'";
         let published = count(&mut connection, published).await?;
@@ -73,6 +77,7 @@ impl Relays {
             relay_cpu: spent(before.relay_cpu, after.relay_cpu),
             postgres_cpu: spent(before.postgres_cpu, after.postgres_cpu),
             broker_cpu: spent(before.broker_cpu, after.broker_cpu),
+            busy,
             claims: after.claims.since(&before.claims),
             confirms: after.confirms.since(&before.confirms),
             peak_mib: after.peak_mib,
@@ -92,6 +97,7 @@ impl Relays {
             relay_cpu: self.cpu_seconds(),
             postgres_cpu: stage.postgres_cpu().await,
             broker_cpu: stage.broker_cpu().await,
+            busy: None,
             claims,
             confirms,
             peak_mib: peaks.reduce(f64::max),

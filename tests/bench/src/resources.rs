@@ -79,6 +79,34 @@ fn holds(folder: &Path, socket: &str) -> bool {
     files.filter_map(|file| fs::read_link(file.path()).ok()).any(|target| target.to_str() == Some(socket))
 }
 
+/// What all processors have done since the machine started, in ticks.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Processors {
+    idle: f64,
+    all: f64,
+}
+
+impl Processors {
+    pub(crate) fn now() -> Option<Self> {
+        Self::read(&fs::read_to_string("/proc/stat").ok()?)
+    }
+
+    fn read(stat: &str) -> Option<Self> {
+        let times: Vec<f64> = stat.lines().next()?.split_whitespace().skip(1).filter_map(|t| t.parse().ok()).collect();
+        Some(Self { idle: times.get(3)? + times.get(4)?, all: times.iter().take(8).sum() })
+    }
+
+    /// The part of all processors that was used since an earlier look.
+    pub(crate) fn busy_since(self, earlier: Self) -> Option<f64> {
+        (self.all > earlier.all).then(|| 1.0 - (self.idle - earlier.idle) / (self.all - earlier.all))
+    }
+}
+
+/// The part of all processors that was used since an earlier look; `None` where that cannot be seen.
+pub(crate) fn busy_since(earlier: Option<Processors>) -> Option<f64> {
+    Processors::now()?.busy_since(earlier?)
+}
+
 /// How many processes wanted to run, as a mean of the last minute.
 pub(crate) fn load_average() -> f64 {
     let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
@@ -109,6 +137,16 @@ mod tests {
         assert!(own_cpu_seconds() <= cpu_seconds(me));
         assert!(own_cpu_seconds().is_some());
         assert!(cpu_seconds(u32::MAX).is_none());
+    }
+
+    #[test]
+    fn processors_that_wait_for_a_disk_are_idle() {
+        let read = |stat| Processors::read(stat).unwrap();
+        let earlier = read("cpu  100 0 100 700 100 0 0 0 0 0\ncpu0 1 1 1 1");
+        let later = read("cpu  150 0 125 710 115 0 0 0 0 0\n");
+        assert_eq!(later.busy_since(earlier), Some(0.75));
+        assert_eq!(later.busy_since(later), None);
+        assert!(Processors::read("cpu  1 2 3").is_none());
     }
 
     #[test]

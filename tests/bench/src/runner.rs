@@ -1,6 +1,6 @@
 //! Runs benchmarks one after the other, each within its time, and keeps what they measure.
 
-use std::{fs, path::PathBuf, time::Duration};
+use std::{path::PathBuf, time::Duration};
 
 use app_bootstrap::clock::SystemClock;
 use application_core::ports::Clock;
@@ -13,7 +13,7 @@ use crate::{
     error::BenchError,
     figures::readable,
     report::{Measurement, Outcome, Report},
-    resources::load_average,
+    resources::{Processors, busy_since, load_average},
     stage::Stage,
 };
 
@@ -151,22 +151,9 @@ async fn run_one(stage: &Stage<'_>, plan: &Plan, benchmark: &'static Benchmark) 
 
 /// The part of all processors that is used while we do nothing.
 async fn busy() -> f64 {
-    let before = processor_times();
+    let before = Processors::now();
     SystemClock::new().sleep(Duration::from_secs(1)).await;
-    let after = processor_times();
-    match (before, after) {
-        (Some((idle, all)), Some((idle_later, all_later))) if all_later > all => {
-            1.0 - (idle_later - idle) / (all_later - all)
-        }
-        _ => f64::NAN,
-    }
-}
-
-/// Idle and all time of all processors, in ticks.
-fn processor_times() -> Option<(f64, f64)> {
-    let text = fs::read_to_string("/proc/stat").ok()?;
-    let times: Vec<f64> = text.lines().next()?.split_whitespace().skip(1).filter_map(|t| t.parse().ok()).collect();
-    Some((times.get(3)? + times.get(4)?, times.iter().take(8).sum()))
+    busy_since(before).unwrap_or(f64::NAN)
 }
 
 /// Tells the reader how far it is.

@@ -11,6 +11,7 @@ use crate::{
     limits::{WINDOW, WORKERS, bare_confirms, claim_and_acknowledge, claims, confirms, mark_by_key},
     queue::Queue,
     relays::{Drain, Relays},
+    resources::{Processors, busy_since},
     runner::Bench,
     seed::{Backlog, PAYLOAD_BYTES, Payload, Shape},
     stage::{connect, publisher},
@@ -28,6 +29,8 @@ pub(crate) async fn run(bench: &mut Bench<'_>) -> Result<(), BenchError> {
         let ten_each = spread(bench, "a", Shape::TenEach, events).await?;
         spread(bench, "b", Shape::OneEach, events).await?;
         let zipf = spread(bench, "c", Shape::Zipf, events).await?;
+        let unordered = drain(bench, "drain.c.pipelined", Shape::Zipf, events, 1, pipelined).await?.rate;
+        bench.record("drain.c.pipelined", "events/s", unordered);
         let one_by_one = hot(bench, ten_each.relay).await?;
         // Nobody ends before the hottest aggregate does, one confirm after the other.
         bench.record("drain.c.chain", "events/s", one_by_one * number(events) / number(zipf.hottest));
@@ -45,13 +48,16 @@ struct Spread {
 /// Many aggregates: against the lesser of P and B.
 async fn spread(bench: &mut Bench<'_>, case: &str, shape: Shape, events: usize) -> Result<Spread, BenchError> {
     let figure = |name: &str| format!("drain.{case}.{name}");
-    let relay = drain(bench, &figure("relay"), shape, events, 1, |environment| environment).await?.rate;
+    let drained = drain(bench, &figure("relay"), shape, events, 1, |environment| environment).await?;
+    let relay = drained.rate;
     bench.record(&figure("relay"), "events/s", relay);
+    bench.record_known(&figure("relay.busy"), "of all cores", drained.busy);
 
     let claimed = claim_all(bench, shape, events).await?;
     bench.record(&figure("P"), "events/s", claimed.rate);
-    let confirmed = confirm_rate(bench, &claimed.events, WINDOW).await?;
+    let Confirmed { rate: confirmed, busy } = confirm_all(bench, &claimed.events, WINDOW).await?;
     bench.record(&figure("B"), "events/s", confirmed);
+    bench.record_known(&figure("B.busy"), "of all cores", busy);
     let bare = bare_confirms(bench.stage.broker().await?.url(), &claimed.events).await?;
     bench.record(&figure("B0"), "events/s", rate(claimed.events.len(), bare));
     let marked = mark_all(bench, shape, events).await?;
@@ -80,13 +86,15 @@ async fn hot(bench: &mut Bench<'_>, of_ten: f64) -> Result<f64, BenchError> {
     bench.record("drain.d.B1", "events/s", confirmed);
     bench.record("drain.d.ratio", "ratio", relay / confirmed);
 
-    let pipelined = |environment: AppEnvironment| {
-        environment.with("APP__OUTBOX__RELAY__PIPELINING_MAY_REORDER_WITHIN_AGGREGATE", "true")
-    };
     let relay = drain(bench, "drain.d.pipelined", Shape::Hot, events, 1, pipelined).await?.rate;
     bench.record("drain.d.pipelined", "events/s", relay);
     bench.record("drain.d.pipelined_ratio", "ratio", relay / of_ten);
     Ok(confirmed)
+}
+
+/// With several messages of one aggregate in flight.
+fn pipelined(environment: AppEnvironment) -> AppEnvironment {
+    environment.with("APP__OUTBOX__RELAY__PIPELINING_MAY_REORDER_WITHIN_AGGREGATE", "true")
 }
 
 /// Relays empty a backlog of a fresh database; what arrived is checked.
@@ -135,11 +143,25 @@ async fn mark_all(bench: &Bench<'_>, shape: Shape, events: usize) -> Result<f64,
     Ok(rate(events, took))
 }
 
+/// What limit B or B1 showed.
+struct Confirmed {
+    rate: f64,
+    /// The part of all processors that was used meanwhile.
+    busy: Option<f64>,
+}
+
 /// Limit B or B1 with the messages of these events.
-pub(crate) async fn confirm_rate(bench: &Bench<'_>, events: &[OutboxEvent], window: usize) -> Result<f64, BenchError> {
+async fn confirm_all(bench: &Bench<'_>, events: &[OutboxEvent], window: usize) -> Result<Confirmed, BenchError> {
     let vhost = bench.stage.broker().await?;
     let publisher = publisher(vhost.url()).await?;
+    let processors = Processors::now();
     let took = confirms(&publisher, events, window).await?;
+    let busy = busy_since(processors);
     publisher.close(Duration::from_secs(5)).await;
-    Ok(rate(events.len(), took))
+    Ok(Confirmed { rate: rate(events.len(), took), busy })
+}
+
+/// The rate of limit B or B1.
+pub(crate) async fn confirm_rate(bench: &Bench<'_>, events: &[OutboxEvent], window: usize) -> Result<f64, BenchError> {
+    Ok(confirm_all(bench, events, window).await?.rate)
 }
