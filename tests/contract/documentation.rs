@@ -13,8 +13,11 @@ const CONNECTOR: &str = include_str!("../../docs/examples/debezium-event-router.
 
 const CONTAINERFILE: &str = include_str!("../../docs/examples/Containerfile");
 const MANIFESTS: &str = include_str!("../../docs/examples/kubernetes.yaml");
-const PAGES_WITH_SETTINGS: [&str; 2] =
-    [include_str!("../../docs/guides/go-to-production.md"), include_str!("../../docs/guides/add-a-publisher.md")];
+const PAGES_WITH_SETTINGS: [&str; 3] = [
+    include_str!("../../docs/guides/go-to-production.md"),
+    include_str!("../../docs/guides/add-a-publisher.md"),
+    include_str!("../../docs/guides/notify-by-webhook.md"),
+];
 
 /// Of each metric its type and labels.
 pub(crate) type Metrics = BTreeMap<String, (String, BTreeSet<String>)>;
@@ -95,7 +98,7 @@ fn settings_on_the_pages_can_be_used() {
         let settings: Settings = toml::from_str(text).unwrap_or_else(|error| panic!("{error} in\n{text}"));
         assert_eq!(settings.problems(), [], "{text}");
     }
-    assert_eq!(blocks, 3, "blocks of settings");
+    assert_eq!(blocks, 4, "blocks of settings");
 }
 
 /// The value behind the only line of the manifests that begins so.

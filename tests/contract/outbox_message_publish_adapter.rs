@@ -8,7 +8,7 @@ use std::{
 
 use adapter_outbound::{
     DisabledOutboxMessagePublisher, OutboundSettings, OutboxMessagePublishAdapter, StdoutOutboxMessagePublisher,
-    envelope::EnvelopeFormat,
+    WebhookOutboxMessagePublisher, envelope::EnvelopeFormat,
 };
 use app_bootstrap::{outbox_config::OutboxConfig, scheduler::RelayEnd, settings::Settings, wakeup::RelayWakeup};
 use application_core::{
@@ -26,6 +26,7 @@ use lapin::{
 use test_support::{
     fixtures::Events,
     servers::{self, TestVhost},
+    webhook::{Answer, WebhookReceiver},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -91,6 +92,13 @@ impl Rabbit {
     }
 }
 
+fn webhook_to(receiver: &WebhookReceiver) -> WebhookOutboxMessagePublisher {
+    let mut set = OutboundSettings::default();
+    set.webhook.url = Some(receiver.url("/in").into());
+    set.webhook.secrets = Some("whsec_dGhlIG5ld2VyIHNlY3JldCBvZiB0ZXN0cw==".into());
+    WebhookOutboxMessagePublisher::try_new(&set, OutboxConfig::clock()).expect("settings")
+}
+
 /// Every column of the events that is no time of day, then what is left of lanes and claims.
 async fn final_state(publisher: Arc<dyn MessagePublishPort>) -> Vec<String> {
     let postgres = Postgres::fresh().await;
@@ -116,8 +124,11 @@ async fn an_event_that_was_confirmed_ends_in_the_same_state_whoever_published_it
     let (lines, rabbit) = (Lines::default(), Rabbit::start(EnvelopeFormat::default()).await);
     let by_stdout = final_state(Arc::new(StdoutOutboxMessagePublisher::writing_to(lines.clone()))).await;
     let by_amqp = final_state(Arc::clone(&rabbit.publisher) as _).await;
-    assert_eq!(by_amqp, by_stdout);
-    assert_eq!((lines.count(), rabbit.messages().await.len()), (12, 12), "each went out, and once");
+    let receiver = WebhookReceiver::start(|_| Answer::Status(204)).await.expect("a receiver");
+    let by_webhook = final_state(Arc::new(webhook_to(&receiver))).await;
+    assert_eq!((&by_amqp, &by_webhook), (&by_stdout, &by_stdout));
+    let sent = (lines.count(), rabbit.messages().await.len(), receiver.received().len());
+    assert_eq!(sent, (12, 12, 12), "each went out, and once");
     let published = by_amqp.iter().filter(|row| row.contains(r#""status": "PUBLISHED""#)).count();
     assert_eq!(published, 12, "{by_amqp:?}");
     assert!(by_amqp.contains(&"0 lanes".to_owned()) && by_amqp.contains(&"0 claims".to_owned()), "{by_amqp:?}");

@@ -13,5 +13,6 @@ pages!(
     add_a_publisher = "../../docs/guides/add-a-publisher.md",
     consume_an_event = "../../docs/guides/consume-an-event.md",
     events = "../../docs/events/README.md",
+    notify_by_webhook = "../../docs/guides/notify-by-webhook.md",
     test_your_use_case = "../../docs/guides/test-your-use-case.md",
 );

@@ -2,7 +2,10 @@
 
 use rustix::process::Signal;
 use system_tests::{AppProcess, eventually, work_load::WorkLoad};
-use test_support::checker::{DeliveryChecker, DuplicateReason};
+use test_support::{
+    checker::{DeliveryChecker, DuplicateReason},
+    webhook::{Answer, WebhookReceiver},
+};
 
 use crate::world::{Outcome, PATIENCE, PORTFOLIO, World, complete_one, counter, load, read};
 
@@ -106,6 +109,38 @@ async fn no_setting_at_its_maximum_reorders_an_aggregate() -> Outcome {
     world.until_delivered(1000).await?;
     world.examine(DeliveryChecker::new()).await?.assert_clean();
     assert!(counter(&relay, "outbox_published_total").await? >= 1000.0);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_events_of_a_work_log_arrive_signed_and_in_order_at_a_webhook_receiver() -> Outcome {
+    const SECRET: &str = "whsec_dGhlIG5ld2VyIHNlY3JldCBvZiB0ZXN0cw==";
+    let world = World::shared("webhook").await?;
+    let receiver = WebhookReceiver::start(|_| Answer::Status(204)).await?;
+    let url = receiver.url("/in");
+    let environment = [
+        ("APP__CONSUMER__ENABLED", "false"),
+        ("APP__OUTBOUND__PUBLISHER", "webhook"),
+        ("APP__OUTBOUND__WEBHOOK__URL", url.as_str()),
+        ("APP__OUTBOUND__WEBHOOK__SECRETS", SECRET),
+        ("APP__OUTBOUND__WEBHOOK__CONFIRM_TIMEOUT", "1500ms"),
+    ]
+    .into_iter()
+    .fold(world.environment.clone(), |environment, (name, value)| environment.with(name, value));
+    let process = environment.serve("webhook").await?;
+    complete_one(&process, "by-webhook").await?;
+    world.until("every event published", |counts| (counts.events, counts.published) == (3, 3)).await?;
+
+    let received = receiver.received();
+    assert!(received.iter().all(|request| request.is_signed_by(SECRET)), "{received:?}");
+    // On a slow machine a lease may end, and an event come twice.
+    let mut types: Vec<&str> = Vec::new();
+    for kind in received.iter().map(|request| request.header("x-event-type")) {
+        if !types.contains(&kind) {
+            types.push(kind);
+        }
+    }
+    assert_eq!(types, ["WorkLogReserved", "WorkLogStarted", "WorkLogCompleted"]);
     Ok(())
 }
 

@@ -2,7 +2,8 @@
 //!
 //! # Invariants
 //! - Knows the core alone; no other adapter (`cargo xtask arch`).
-//! - `publish` answers `Ok` only for a message that the broker has confirmed and not returned.
+//! - `publish` answers `Ok` only for a message that the broker has confirmed and not returned, or that a receiver of
+//!   webhooks has answered with success.
 //! - The payload's bytes are never parsed into values on their way.
 //! - Payloads and credentials appear in no log line and no `Debug` text of this crate.
 //!
@@ -13,7 +14,8 @@
 //!
 //! # Adding a publisher
 //! 1. Implement [`application_core::ports::MessagePublishPort`] in a file of its own here.
-//! 2. Run the core's contract suite for publishers against it.
+//! 2. Add it to the test that an event ends in the same state whoever published it
+//!    (`tests/contract/outbox_message_publish_adapter.rs`).
 //! 3. Add it to [`settings::PublisherKind`], and wire it in `app-bootstrap`.
 
 pub mod amqp;
@@ -21,16 +23,20 @@ pub mod disabled;
 pub mod envelope;
 pub mod route;
 pub mod settings;
+mod setup;
 pub mod stdout;
 #[cfg(test)]
 mod testing;
+pub mod webhook;
 
 pub use self::{
     amqp::OutboxMessagePublishAdapter,
     disabled::DisabledOutboxMessagePublisher,
     envelope::OutboxEnvelopeJson,
     settings::{OutboundSettings, PublisherKind},
+    setup::OutboundSetupError,
     stdout::StdoutOutboxMessagePublisher,
+    webhook::WebhookOutboxMessagePublisher,
 };
 
 /// How durations of settings are read and written.

@@ -1,9 +1,16 @@
 //! The settings of this adapter, and what can be wrong with them.
 
-use application_core::SettingProblem;
+use std::time::Duration;
+
+use application_core::{SettingProblem, setting_duration::readable};
 use serde::{Deserialize, Serialize};
 
-use crate::{amqp::AmqpSettings, envelope::EnvelopeSettings, route::RouteSettings};
+use crate::{amqp::AmqpSettings, envelope::EnvelopeSettings, route::RouteSettings, webhook::WebhookSettings};
+
+/// The longest time-out that makes sense anywhere here.
+pub(crate) const AN_HOUR: Duration = Duration::from_secs(3_600);
+/// The largest message that may be asked for: RabbitMQ's own default limit.
+pub(crate) const MOST_MESSAGE_BYTES: u64 = 128 * 1024 * 1024;
 
 /// Where events go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -12,6 +19,8 @@ pub enum PublisherKind {
     /// To RabbitMQ.
     #[default]
     Amqp,
+    /// To receivers over HTTP, each event a signed request.
+    Webhook,
     /// To standard output, one JSON line an event.
     Stdout,
     /// Nowhere: events wait in the outbox (rule R20).
@@ -30,20 +39,58 @@ pub struct OutboundSettings {
     pub route: RouteSettings,
     /// The broker.
     pub amqp: AmqpSettings,
+    /// The receivers of webhooks.
+    pub webhook: WebhookSettings,
 }
 
 impl OutboundSettings {
     /// Everything that is wrong, at once; empty when the settings can be used.
     ///
-    /// What only matters to RabbitMQ is looked at only if events go there.
+    /// What only matters to RabbitMQ or to webhooks is looked at only if events go there.
     #[must_use]
     pub fn problems(&self) -> Vec<SettingProblem> {
         let mut problems = self.envelope.problems("envelope");
-        if self.publisher == PublisherKind::Amqp {
-            problems.extend(self.route.problems("route"));
-            problems.extend(self.amqp.problems("amqp"));
+        match self.publisher {
+            PublisherKind::Amqp => {
+                problems.extend(self.route.problems("route"));
+                problems.extend(self.amqp.problems("amqp"));
+            }
+            PublisherKind::Webhook => problems.extend(self.webhook.problems("webhook")),
+            PublisherKind::Stdout | PublisherKind::Disabled => {}
         }
         problems
+    }
+}
+
+/// Collects problems under a prefix.
+pub(crate) struct Problems<'a> {
+    prefix: &'a str,
+    found: Vec<SettingProblem>,
+}
+
+impl<'a> Problems<'a> {
+    pub(crate) const fn under(prefix: &'a str) -> Self {
+        Self { prefix, found: Vec::new() }
+    }
+
+    pub(crate) fn add(&mut self, key: &str, value: String, bound: impl Into<String>) {
+        self.found.push(SettingProblem::new(format!("{}.{key}", self.prefix), value, bound));
+    }
+
+    pub(crate) fn within(&mut self, key: &str, value: Duration, least: Duration, most: Duration) {
+        if value < least || value > most {
+            self.add(key, readable(value), format!("it must be {} to {}", readable(least), readable(most)));
+        }
+    }
+
+    pub(crate) fn message_bytes(&mut self, key: &str, value: u64) {
+        if !(1..=MOST_MESSAGE_BYTES).contains(&value) {
+            self.add(key, value.to_string(), format!("it must be 1 to {MOST_MESSAGE_BYTES} bytes"));
+        }
+    }
+
+    pub(crate) fn found(self) -> Vec<SettingProblem> {
+        self.found
     }
 }
 
@@ -81,8 +128,16 @@ mod tests {
 
     #[test]
     fn what_concerns_the_broker_is_not_asked_of_a_stdout_publisher() {
-        let text = r#"{"publisher": "stdout", "amqp": {"url": "nonsense"}}"#;
+        let text = r#"{"publisher": "stdout", "amqp": {"url": "nonsense"}, "webhook": {"url": "nonsense"}}"#;
         assert_eq!(serde_json::from_str::<OutboundSettings>(text).unwrap().problems(), []);
+    }
+
+    #[test]
+    fn what_concerns_the_broker_is_not_asked_of_a_webhook_publisher() {
+        let text = r#"{"publisher": "webhook", "amqp": {"url": "nonsense"}, "webhook": {"url": "nonsense"}}"#;
+        let problems = serde_json::from_str::<OutboundSettings>(text).unwrap().problems();
+        let keys: Vec<_> = problems.into_iter().map(|problem| problem.key).collect();
+        assert_eq!(keys, ["webhook.url", "webhook.secrets"]);
     }
 
     #[test]

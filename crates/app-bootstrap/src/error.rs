@@ -4,7 +4,7 @@ use adapter_inbound::{
     amqp::{AmqpError, InvalidConsumerSettings},
     http::{HttpServerError, InvalidOperationsSettings},
 };
-use adapter_outbound::amqp::AmqpSetupError;
+use adapter_outbound::OutboundSetupError;
 use adapter_persistence_postgres::{History, MigrateError, SequenceError};
 use application_core::{outbox::InvalidBackoff, ports::StoreError, usecases::OperateError};
 
@@ -56,7 +56,7 @@ pub enum BootstrapError {
     Migrate(#[from] MigrateError),
     /// The publisher cannot be set up.
     #[error("the publisher cannot be set up")]
-    Publisher(#[from] AmqpSetupError),
+    Publisher(#[from] OutboundSetupError),
     /// The broker is needed now and cannot be had.
     #[error("the broker cannot be used ({reason}); look at `outbound.amqp.url` (AMQP_URL) and whether the server runs")]
     Broker {

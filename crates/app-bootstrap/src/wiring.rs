@@ -56,7 +56,7 @@ impl Process {
     pub async fn connect(settings: Settings, cancel: CancellationToken) -> Result<Self, BootstrapError> {
         let metrics = install_metrics()?;
         let database = database(&settings).await?;
-        let broker = Broker::start(&settings, OutboxConfig::random())?;
+        let broker = Broker::start(&settings, OutboxConfig::random(), OutboxConfig::clock())?;
         let (wakeup, listener) = connect_wakeup(&settings, &database);
         let checks = operations::checks(&database, &broker);
         let tasks = TaskTracker::new();

@@ -9,3 +9,4 @@ pub mod in_memory;
 pub mod operate;
 pub mod servers;
 pub mod tls;
+pub mod webhook;

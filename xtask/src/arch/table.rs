@@ -115,6 +115,13 @@ pub const HOMES: &[Home] = &[
     },
     Home { external: "axum", homes: &["adapter-inbound", "app-bootstrap", CONTEXT] },
     Home { external: "tower-http", homes: &["adapter-inbound", "app-bootstrap", CONTEXT] },
+    // The webhook publisher and the receiver that tests it; a server of the inbound adapter.
+    Home { external: "hyper", homes: &["adapter-inbound", "adapter-outbound", "test-support"] },
+    Home { external: "hyper-util", homes: &["adapter-inbound", "adapter-outbound", "test-support"] },
+    Home { external: "hyper-rustls", homes: &["adapter-outbound"] },
+    Home { external: "rustls", homes: &["adapter-outbound"] },
+    // Signatures of webhooks; a page of the guides verifies one.
+    Home { external: "ring", homes: &["adapter-outbound", "test-support", "system-tests"] },
     // Schemas are derived where events are declared; the system tests plant events of their own.
     Home { external: "schemars", homes: &[EVENTS, CONTEXT, "system-tests"] },
     Home { external: "reqwest", homes: &["system-tests", "benchmarks"] },

@@ -1,16 +1,17 @@
 //! Where the broker is and how it proves who it is.
 
-use std::{fmt, io, path::Path};
+use std::{fmt, io};
 
 use lapin::{
     tcp::{RustlsConnector, RustlsConnectorConfig},
     uri::{AMQPScheme, AMQPUri},
 };
-use rustls_pki_types::{CertificateDer, pem::PemObject};
+use rustls_pki_types::CertificateDer;
 use secrecy::{ExposeSecret, SecretString};
 use url::{Host, Url};
 
 use super::settings::AmqpSettings;
+use crate::setup::{OutboundSetupError, read_certificates};
 use application_core::{SettingProblem, hides_credentials};
 
 /// Why a URL cannot be used; never holds the URL.
@@ -26,34 +27,6 @@ pub(super) enum InvalidUrl {
     Path,
     #[error("it must not have a query: heartbeat and time-outs are settings of their own")]
     Query,
-}
-
-/// What prevents the publisher from being set up.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum AmqpSetupError {
-    /// Settings that cannot be used.
-    #[error("the outbound settings cannot be used: {}", list(.0))]
-    Settings(Vec<SettingProblem>),
-    /// The file with the certificate authorities cannot be read.
-    #[error("the certificate authorities in {path} cannot be read")]
-    CaFile {
-        /// The file.
-        path: String,
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
-    /// The file holds no certificate.
-    #[error("{path} holds no certificate in PEM form")]
-    NoCertificate {
-        /// The file.
-        path: String,
-    },
-}
-
-fn list(problems: &[SettingProblem]) -> String {
-    problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
 /// The broker's address with credentials, and whom to trust. `Debug` shows neither user nor password.
@@ -105,9 +78,9 @@ impl Endpoint {
     }
 
     /// Reads URL and certificate authorities.
-    pub(super) fn of(settings: &AmqpSettings) -> Result<Self, AmqpSetupError> {
+    pub(super) fn of(settings: &AmqpSettings) -> Result<Self, OutboundSetupError> {
         let mut endpoint = Self::parse(&settings.url).map_err(|invalid| {
-            AmqpSetupError::Settings(vec![SettingProblem::new(
+            OutboundSetupError::Settings(vec![SettingProblem::new(
                 "amqp.url",
                 redacted(&settings.url),
                 invalid.to_string(),
@@ -144,18 +117,6 @@ impl Endpoint {
         };
         config.connector_with_no_client_auth().map(Some)
     }
-}
-
-fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, AmqpSetupError> {
-    let name = || path.display().to_string();
-    let pem = std::fs::read(path).map_err(|source| AmqpSetupError::CaFile { path: name(), source })?;
-    let certificates: Vec<_> = CertificateDer::pem_slice_iter(&pem)
-        .collect::<Result<_, _>>()
-        .map_err(|_not_pem| AmqpSetupError::NoCertificate { path: name() })?;
-    if certificates.is_empty() {
-        return Err(AmqpSetupError::NoCertificate { path: name() });
-    }
-    Ok(certificates)
 }
 
 impl fmt::Debug for Endpoint {
@@ -233,9 +194,9 @@ mod tests {
     fn a_file_without_certificates_is_refused_at_start() {
         let settings = |path: &str| AmqpSettings { ca_file: Some(path.into()), ..AmqpSettings::default() };
         let missing = Endpoint::of(&settings("/nonexistent/ca.pem"));
-        assert!(matches!(missing, Err(AmqpSetupError::CaFile { .. })), "{missing:?}");
+        assert!(matches!(missing, Err(OutboundSetupError::CaFile { .. })), "{missing:?}");
         let no_pem = Endpoint::of(&settings(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")));
-        assert!(matches!(no_pem, Err(AmqpSetupError::NoCertificate { .. })), "{no_pem:?}");
+        assert!(matches!(no_pem, Err(OutboundSetupError::NoCertificate { .. })), "{no_pem:?}");
     }
 
     proptest! {

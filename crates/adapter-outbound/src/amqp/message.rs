@@ -38,7 +38,7 @@ pub const X_OCCURRED_AT: &str = "x-occurred-at";
 pub const EVENT_HEADER_PREFIX: &str = "x-header-";
 
 /// Headers of an event that keep their names: tracing tools look for them.
-const TRACE_HEADERS: [&str; 3] = [TRACEPARENT, "tracestate", "baggage"];
+pub(crate) const TRACE_HEADERS: [&str; 3] = [TRACEPARENT, "tracestate", "baggage"];
 /// Survives a restart of the broker.
 const PERSISTENT: u8 = 2;
 /// What a frame holds besides the properties: its own head and end, and the content header's fixed fields.

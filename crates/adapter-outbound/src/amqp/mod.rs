@@ -12,9 +12,9 @@ mod returns;
 mod settings;
 mod topology;
 
+pub(crate) use self::message::TRACE_HEADERS;
 pub use self::{
     doctor::BrokerCheck,
-    endpoint::AmqpSetupError,
     message::{
         EVENT_HEADER_PREFIX, X_AGGREGATE_ID, X_AGGREGATE_TYPE, X_ATTEMPT, X_EVENT_ID, X_EVENT_TYPE, X_IDEMPOTENCY_KEY,
         X_OCCURRED_AT, X_REPLAY, X_SCHEMA_VERSION, X_SEQUENCE,

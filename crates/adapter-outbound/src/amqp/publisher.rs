@@ -26,7 +26,7 @@ use tokio::{
 use super::{
     channel::{ChannelTask, Request},
     connection::Link,
-    endpoint::{AmqpSetupError, Endpoint},
+    endpoint::Endpoint,
     message::MessageEncoder,
     topology::{Topology, TopologyError, TopologyProblem},
 };
@@ -34,6 +34,7 @@ use crate::{
     envelope::Envelope,
     route::{Route, Target},
     settings::OutboundSettings,
+    setup::OutboundSetupError,
 };
 
 /// Publishes events to RabbitMQ and waits for its confirms.
@@ -65,16 +66,16 @@ impl OutboxMessagePublishAdapter {
     /// Sets the publisher up and begins to connect; a broker that is down is no error. Must be called within a runtime.
     ///
     /// # Errors
-    /// [`AmqpSetupError`] when settings cannot be used or the file with certificate authorities cannot be read.
-    pub fn start(settings: &OutboundSettings, random: Arc<dyn Random>) -> Result<Self, AmqpSetupError> {
+    /// [`OutboundSetupError`] when settings cannot be used or the file with certificate authorities cannot be read.
+    pub fn start(settings: &OutboundSettings, random: Arc<dyn Random>) -> Result<Self, OutboundSetupError> {
         let mut problems = settings.envelope.problems("envelope");
         problems.extend(settings.amqp.problems("amqp"));
         let route = match Route::compile(&settings.route, "route") {
             Ok(route) if problems.is_empty() => route,
-            Ok(_) => return Err(AmqpSetupError::Settings(problems)),
+            Ok(_) => return Err(OutboundSetupError::Settings(problems)),
             Err(more) => {
                 problems.extend(more);
-                return Err(AmqpSetupError::Settings(problems));
+                return Err(OutboundSetupError::Settings(problems));
             }
         };
         let amqp = &settings.amqp;

@@ -6,12 +6,8 @@ use secrecy::SecretString;
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::endpoint::{Endpoint, redacted};
+use crate::settings::{AN_HOUR, Problems};
 use application_core::{SettingProblem, setting_duration::readable};
-
-/// The longest time-out that makes sense anywhere here.
-const AN_HOUR: Duration = Duration::from_secs(3_600);
-/// RabbitMQ's own default limit for a message.
-const BROKER_LIMIT_BYTES: u64 = 128 * 1024 * 1024;
 
 /// How the broker is reached and used.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -105,7 +101,7 @@ impl AmqpSettings {
     /// Everything that is wrong; keys begin with `prefix`. Files are not looked at.
     #[must_use]
     pub fn problems(&self, prefix: &str) -> Vec<SettingProblem> {
-        let mut problems = Problems { prefix, found: Vec::new() };
+        let mut problems = Problems::under(prefix);
         if let Err(invalid) = Endpoint::parse(&self.url) {
             problems.add("url", redacted(&self.url), invalid.to_string());
         }
@@ -121,10 +117,7 @@ impl AmqpSettings {
         problems.within("heartbeat", self.heartbeat, Duration::from_secs(1), AN_HOUR);
         problems.within("connect_timeout", self.connect_timeout, Duration::from_millis(1), AN_HOUR);
         problems.within("confirm_timeout", self.confirm_timeout, Duration::from_millis(1), AN_HOUR);
-        if !(1..=BROKER_LIMIT_BYTES).contains(&self.max_message_bytes) {
-            let bound = format!("it must be 1 to {BROKER_LIMIT_BYTES} bytes");
-            problems.add("max_message_bytes", self.max_message_bytes.to_string(), bound);
-        }
+        problems.message_bytes("max_message_bytes", self.max_message_bytes);
         if !(1..=64).contains(&self.channels_per_destination) {
             problems.add("channels_per_destination", self.channels_per_destination.to_string(), "it must be 1 to 64");
         }
@@ -132,7 +125,7 @@ impl AmqpSettings {
         problems.within("reconnect_first_pause", first, Duration::from_millis(10), AN_HOUR);
         problems.within("reconnect_longest_pause", self.reconnect_longest_pause, first.min(AN_HOUR), AN_HOUR);
         self.topology.problems(&mut problems);
-        problems.found
+        problems.found()
     }
 }
 
@@ -156,24 +149,6 @@ impl TopologySettings {
     }
 }
 
-/// Collects problems under a prefix.
-struct Problems<'a> {
-    prefix: &'a str,
-    found: Vec<SettingProblem>,
-}
-
-impl Problems<'_> {
-    fn add(&mut self, key: &str, value: String, bound: impl Into<String>) {
-        self.found.push(SettingProblem::new(format!("{}.{key}", self.prefix), value, bound));
-    }
-
-    fn within(&mut self, key: &str, value: Duration, least: Duration, most: Duration) {
-        if value < least || value > most {
-            self.add(key, readable(value), format!("it must be {} to {}", readable(least), readable(most)));
-        }
-    }
-}
-
 fn without_password<S: Serializer>(url: &SecretString, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&redacted(url))
 }
@@ -181,6 +156,7 @@ fn without_password<S: Serializer>(url: &SecretString, serializer: S) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::MOST_MESSAGE_BYTES;
 
     #[test]
     fn neither_debug_nor_serialization_shows_the_password() {
@@ -226,7 +202,7 @@ mod tests {
             heartbeat: Duration::from_millis(1_500),
             connect_timeout: Duration::ZERO,
             confirm_timeout: Duration::from_secs(3_601),
-            max_message_bytes: BROKER_LIMIT_BYTES + 1,
+            max_message_bytes: MOST_MESSAGE_BYTES + 1,
             channels_per_destination: 65,
             reconnect_first_pause: Duration::from_secs(5),
             reconnect_longest_pause: Duration::from_secs(1),

@@ -1,7 +1,8 @@
 //! CloudEvents 1.0, structured and binary.
 //!
 //! CloudEvents has a binding for AMQP 1.0 only. For AMQP 0-9-1 we keep its rules where they carry over: attributes
-//! become headers named `cloudEvents_<attribute>`, `datacontenttype` becomes the message's content type.
+//! become headers named `cloudEvents_<attribute>`, `datacontenttype` becomes the message's content type. The webhook
+//! publisher names them `ce-<attribute>`, as the binding for HTTP has it.
 //! Extensions: `partitionkey` (the aggregate's id), `sequence` (text, as that extension wants), `aggregatetype`,
 //! `aggregateid`, `idempotencykey`, `schemaversion`, and `traceparent` and `tracestate` where the event has them.
 
@@ -11,7 +12,7 @@ use serde::Serialize;
 use super::{EncodeError, Encoded, checked_payload, object_with_raw_member, rfc3339};
 
 /// The prefix of attributes in headers.
-const HEADER_PREFIX: &str = "cloudEvents_";
+pub(crate) const HEADER_PREFIX: &str = "cloudEvents_";
 
 /// An encoder for one source.
 #[derive(Debug, Clone)]

@@ -15,6 +15,7 @@ use serde_json::value::RawValue;
 use time::{OffsetDateTime, UtcOffset, format_description::well_known::Rfc3339};
 
 use self::cloudevents::CloudEvents;
+pub(crate) use self::cloudevents::HEADER_PREFIX as CLOUDEVENTS_PREFIX;
 pub use self::json::{ENVELOPE_VERSION, OutboxEnvelopeJson};
 use application_core::SettingProblem;
 

@@ -43,7 +43,7 @@ impl Settings {
     pub fn contradictions(&self) -> Vec<Finding> {
         let mut found = Vec::new();
         if self.outbound.publisher == PublisherKind::Disabled {
-            let cure = "set it to amqp, unless something else reads the outbox";
+            let cure = "set it to amqp or webhook, unless something else reads the outbox";
             found.push(finding("outbound.publisher", "nothing is published: events wait as PENDING", cure));
         }
         if self.outbound.publisher == PublisherKind::Amqp && self.consumer.enabled {
@@ -60,7 +60,8 @@ impl Settings {
         let (grace, confirm) = (self.service.grace, self.confirm_timeout());
         if grace < confirm {
             let problem = format!("a stop gives up after {grace:?}, while a confirm may take {confirm:?}");
-            found.push(finding("service.grace", problem, "make it longer than outbound.amqp.confirm_timeout"));
+            let key = self.confirm_timeout_key().unwrap_or("that");
+            found.push(finding("service.grace", problem, format!("make it longer than {key}")));
         }
         let (workers, most) = (self.outbox.relay.workers, self.database.pool.max_connections);
         if workers >= most as usize {

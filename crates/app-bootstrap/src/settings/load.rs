@@ -23,8 +23,11 @@ const SHORT_NAMES: [(&str, &str); 3] = [
 ];
 
 /// The settings that are lists. In the environment they are written as in a file: `["a", "b"]`.
-pub(super) const LISTS: [&str; 3] =
-    ["outbox.dead_head.skip", "outbound.route.overrides", "outbound.amqp.topology.binding_keys"];
+pub(super) const LISTS: [&str; 4] =
+    ["outbox.dead_head.skip", "outbound.route.overrides", "outbound.amqp.topology.binding_keys", LIST_WITH_SECRETS];
+
+/// The one of them whose items hold secrets.
+const LIST_WITH_SECRETS: &str = "outbound.webhook.overrides";
 
 /// Settings that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -217,6 +220,9 @@ fn take_lists(environment: &mut Map<String, String>, problems: &mut Vec<SettingP
 }
 
 fn no_list(key: &str, text: &str, why: &dyn fmt::Display) -> SettingProblem {
+    if key == LIST_WITH_SECRETS {
+        return SettingProblem::new(key, "a text that is not shown here", "it must be a list as in a file, [{…}, {…}]");
+    }
     SettingProblem::new(key, format!("{text:?}"), format!("it must be a list as in a file, [\"a\", \"b\"]: {why}"))
 }
 

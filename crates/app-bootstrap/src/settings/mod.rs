@@ -82,12 +82,9 @@ impl Settings {
             third if third.as_secs() > 0 => Duration::from_secs(third.as_secs()),
             third => Duration::from_millis(third.subsec_millis().into()),
         };
-        let otherwise = match self.outbound.publisher {
-            PublisherKind::Amqp => {
-                format!(", or outbound.amqp.confirm_timeout (now {}) to {} or less", readable(confirm), readable(third))
-            }
-            PublisherKind::Stdout | PublisherKind::Disabled => String::new(),
-        };
+        let otherwise = self.confirm_timeout_key().map_or_else(String::new, |key| {
+            format!(", or {key} (now {}) to {} or less", readable(confirm), readable(third))
+        });
         let bound = format!(
             "a lease must outlast three time-outs of a confirm: set it to {} or more{otherwise}",
             readable(shortest)
@@ -100,7 +97,17 @@ impl Settings {
     pub fn confirm_timeout(&self) -> Duration {
         match self.outbound.publisher {
             PublisherKind::Amqp => self.outbound.amqp.confirm_timeout,
+            PublisherKind::Webhook => self.outbound.webhook.confirm_timeout,
             PublisherKind::Stdout | PublisherKind::Disabled => Duration::from_secs(1),
+        }
+    }
+
+    /// The setting that says so, if there is one.
+    const fn confirm_timeout_key(&self) -> Option<&'static str> {
+        match self.outbound.publisher {
+            PublisherKind::Amqp => Some("outbound.amqp.confirm_timeout"),
+            PublisherKind::Webhook => Some("outbound.webhook.confirm_timeout"),
+            PublisherKind::Stdout | PublisherKind::Disabled => None,
         }
     }
 

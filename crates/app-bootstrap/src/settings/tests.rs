@@ -128,6 +128,32 @@ fn a_variable_that_is_no_list_is_a_problem_of_its_key() {
 }
 
 #[test]
+fn a_list_with_secrets_that_cannot_be_read_is_not_told() {
+    for text in [r#"[{url = "https://h/hush", secrets = "hush"]"#, r#""hush-hush""#, "hush-hush", "{ hush = 1 }"] {
+        let error = load("", &[("APP__OUTBOUND__WEBHOOK__OVERRIDES", text)]).unwrap_err().to_string();
+        assert!(error.contains("outbound.webhook.overrides") && !error.contains("hush"), "{error}");
+    }
+}
+
+#[test]
+fn a_webhook_publisher_needs_a_url_and_secrets_and_all_its_problems_are_told_at_once() {
+    let variables = [
+        ("APP__OUTBOUND__PUBLISHER", "webhook"),
+        ("APP__OUTBOUND__WEBHOOK__OVERRIDES", r#"[{event_type = "Paid"}]"#),
+        ("APP__OUTBOUND__WEBHOOK__IDLE_TIMEOUT", "2h"),
+    ];
+    assert_eq!(
+        problems("", &variables),
+        [
+            "outbound.webhook.url",
+            "outbound.webhook.secrets",
+            "outbound.webhook.overrides[0].url",
+            "outbound.webhook.idle_timeout"
+        ]
+    );
+}
+
+#[test]
 fn every_list_of_the_settings_can_be_set_from_the_environment() {
     fn lists(table: &toml::Table, path: &str, found: &mut Vec<String>) {
         for (name, value) in table {
@@ -191,7 +217,7 @@ fn a_value_that_cannot_be_read_is_told_with_what_can() {
         (
             "OUTBOUND__PUBLISHER",
             "carrier-pigeon",
-            "outbound.publisher is \"carrier-pigeon\", but it must be one of amqp, stdout, disabled",
+            "outbound.publisher is \"carrier-pigeon\", but it must be one of amqp, webhook, stdout, disabled",
         ),
         ("LOGS__FORMAT", "xml", "logs.format is \"xml\", but it must be json or text"),
         ("SERVICE__GRACE", "30", "service.grace is \"30\", but it must be a duration, for example 25s"),
@@ -254,6 +280,14 @@ fn a_lease_that_is_too_short_for_the_confirms_names_both_settings_and_what_would
     );
     load("", &[("APP__OUTBOX__RELAY__LEASE", "30s")]).unwrap();
     load("", &[lease, ("APP__OUTBOUND__AMQP__CONFIRM_TIMEOUT", "4s")]).unwrap();
+    let webhook = [
+        ("APP__OUTBOUND__PUBLISHER", "webhook"),
+        ("APP__OUTBOUND__WEBHOOK__URL", "https://hooks.example.com/in"),
+        ("APP__OUTBOUND__WEBHOOK__SECRETS", "whsec_dGhlIG5ld2VyIHNlY3JldCBvZiB0ZXN0cw=="),
+        lease,
+    ];
+    let text = &texts(&webhook)[0];
+    assert!(text.ends_with("or outbound.webhook.confirm_timeout (now 10s) to 4s or less"), "{text}");
     // Another publisher has no such setting.
     let stdout = ("APP__OUTBOUND__PUBLISHER", "stdout");
     let text = &texts(&[stdout, ("APP__OUTBOX__RELAY__LEASE", "2s")])[0];
@@ -318,6 +352,7 @@ fn a_password_that_is_not_encoded_is_told_neither_by_problems_nor_by_what_is_sho
             ("APP__DATABASE__DIRECT_URL", "postgres"),
             ("APP__OUTBOUND__AMQP__URL", "amqp"),
             ("APP__CONSUMER__URL", "amqp"),
+            ("APP__OUTBOUND__WEBHOOK__URL", "https"),
         ] {
             let url = format!("{scheme}://user:{ending}@db/app");
             let told = match load("", &[(name, url.as_str())]) {
@@ -337,6 +372,12 @@ fn what_is_shown_of_the_settings_has_no_secret_and_reads_back() {
         ("AMQP_URL", "amqp://user:hush-3@mq/a"),
         ("APP__CONSUMER__URL", "amqp://user:hush-4@mq/a"),
         ("APP__OPERATIONS__OPS_TOKEN", "hush-5-0123456789abcdef"),
+        ("APP__OUTBOUND__WEBHOOK__URL", "https://hooks.example.com/hush-6"),
+        ("APP__OUTBOUND__WEBHOOK__SECRETS", "whsec_hush-7"),
+        (
+            "APP__OUTBOUND__WEBHOOK__OVERRIDES",
+            r#"[{event_type = "Paid", url = "https://h/hush-8", secrets = "hush-9"}]"#,
+        ),
         ("APP__OUTBOX__RELAY__WORKERS", "7"),
     ];
     let settings = load("", &secrets).unwrap();

@@ -8,9 +8,9 @@ use std::{
 
 use adapter_outbound::{
     DisabledOutboxMessagePublisher, OutboxMessagePublishAdapter, PublisherKind, StdoutOutboxMessagePublisher,
-    amqp::TopologyError,
+    WebhookOutboxMessagePublisher, amqp::TopologyError,
 };
-use application_core::ports::{MessagePublishPort, Random, ReadinessCheck, with_causes};
+use application_core::ports::{Clock, MessagePublishPort, Random, ReadinessCheck, with_causes};
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
@@ -52,24 +52,27 @@ impl ReadinessCheck for TopologyReadiness {
 }
 
 impl Broker {
-    pub(super) fn start(settings: &Settings, random: Arc<dyn Random>) -> Result<Self, BootstrapError> {
+    pub(super) fn start(
+        settings: &Settings,
+        random: Arc<dyn Random>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, BootstrapError> {
         let outbound = &settings.outbound;
-        let connect_timeout = outbound.amqp.connect_timeout;
-        let topology = Arc::new(TopologyReadiness::default());
-        Ok(match outbound.publisher {
+        let mut amqp = None;
+        let publisher: Arc<dyn MessagePublishPort> = match outbound.publisher {
             PublisherKind::Amqp => {
-                let amqp = Arc::new(OutboxMessagePublishAdapter::start(outbound, random)?);
-                let publisher = Arc::<OutboxMessagePublishAdapter>::clone(&amqp);
-                Self { publisher, amqp: Some(amqp), connect_timeout, topology }
+                let adapter = Arc::new(OutboxMessagePublishAdapter::start(outbound, random)?);
+                amqp = Some(Arc::<OutboxMessagePublishAdapter>::clone(&adapter));
+                adapter
             }
-            PublisherKind::Stdout => {
-                Self { publisher: Arc::new(StdoutOutboxMessagePublisher::new()), amqp: None, connect_timeout, topology }
-            }
+            PublisherKind::Webhook => Arc::new(WebhookOutboxMessagePublisher::try_new(outbound, clock)?),
+            PublisherKind::Stdout => Arc::new(StdoutOutboxMessagePublisher::new()),
             PublisherKind::Disabled => {
                 tracing::warn!("publishing is disabled: events wait as PENDING, nothing is claimed");
-                Self { publisher: Arc::new(DisabledOutboxMessagePublisher), amqp: None, connect_timeout, topology }
+                Arc::new(DisabledOutboxMessagePublisher)
             }
-        })
+        };
+        Ok(Self { publisher, amqp, connect_timeout: outbound.amqp.connect_timeout, topology: Arc::default() })
     }
 
     pub(super) fn publisher(&self) -> Arc<dyn MessagePublishPort> {

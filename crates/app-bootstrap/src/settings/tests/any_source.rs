@@ -17,7 +17,7 @@ fn defaults() -> toml::Table {
 /// Whether what stands at this place is shown by right: a text that is no secret, or a key that has no default.
 fn is_shown(path: &[String]) -> bool {
     let Some((last, parents)) = path.split_last() else { return true };
-    if ["url", "direct_url", "ops_token"].contains(&last.as_str()) {
+    if ["url", "direct_url", "ops_token", "secrets"].contains(&last.as_str()) {
         return false;
     }
     let table = parents.iter().try_fold(defaults(), |table, key| table.get(key)?.as_table().cloned());
@@ -51,7 +51,15 @@ fn keys_of(prefix: &str, table: &toml::Table) -> Vec<String> {
 fn any_environment() -> impl Strategy<Value = BTreeMap<String, String>> {
     let name = prop_oneof![
         6 => prop::sample::select(keys_of("APP", &defaults())),
-        1 => prop::sample::select(vec!["DATABASE_URL", "AMQP_URL", "APP__", "APP____", "APP__DATABASE__URL__X"])
+        1 => prop::sample::select(vec![
+            "DATABASE_URL",
+            "AMQP_URL",
+            "APP__",
+            "APP____",
+            "APP__DATABASE__URL__X",
+            "APP__OUTBOUND__WEBHOOK__URL",
+            "APP__OUTBOUND__WEBHOOK__SECRETS",
+        ])
             .prop_map(ToOwned::to_owned),
         1 => "APP__[A-Z_\\[\\].0-9é]{0,20}",
     ];

@@ -1,0 +1,8 @@
+//! The webhook publisher against receivers on this machine.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod answers;
+mod connections;
+mod signatures;
+mod stage;
+mod tls;
