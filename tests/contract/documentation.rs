@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use app_bootstrap::settings::{Settings, Sources};
 use serde_json::Value;
+use test_support::documents::pages;
 
 use super::postgres::Postgres;
 
@@ -13,11 +14,6 @@ const CONNECTOR: &str = include_str!("../../docs/examples/debezium-event-router.
 
 const CONTAINERFILE: &str = include_str!("../../docs/examples/Containerfile");
 const MANIFESTS: &str = include_str!("../../docs/examples/kubernetes.yaml");
-const PAGES_WITH_SETTINGS: [&str; 3] = [
-    include_str!("../../docs/guides/go-to-production.md"),
-    include_str!("../../docs/guides/add-a-publisher.md"),
-    include_str!("../../docs/guides/notify-by-webhook.md"),
-];
 
 /// Of each metric its type and labels.
 pub(crate) type Metrics = BTreeMap<String, (String, BTreeSet<String>)>;
@@ -85,20 +81,33 @@ async fn the_example_connector_names_columns_of_the_table() {
     assert!(missing.is_empty(), "{missing:?} of {columns:?}");
 }
 
-/// The blocks of settings on a page.
-fn settings_of(page: &str) -> impl Iterator<Item = &str> {
-    page.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap_or_default())
+/// What is wrong with a block of settings; nothing, if it can be used as it stands.
+fn wrong_settings(text: &str) -> Option<String> {
+    match toml::from_str::<Settings>(text) {
+        Ok(settings) => settings.problems().first().map(ToString::to_string),
+        Err(error) => Some(error.to_string()),
+    }
 }
 
 #[test]
 fn settings_on_the_pages_can_be_used() {
-    let mut blocks = 0;
-    for text in PAGES_WITH_SETTINGS.iter().flat_map(|page| settings_of(page)) {
-        blocks += 1;
-        let settings: Settings = toml::from_str(text).unwrap_or_else(|error| panic!("{error} in\n{text}"));
-        assert_eq!(settings.problems(), [], "{text}");
+    let blocks: Vec<_> = pages().iter().flat_map(|page| page.blocks_of("toml")).collect();
+    for block in &blocks {
+        assert_eq!(wrong_settings(&block.text), None, "{}", block.place);
     }
-    assert_eq!(blocks, 4, "blocks of settings");
+    assert!(blocks.len() > 3, "{} blocks of settings", blocks.len());
+}
+
+#[test]
+fn a_block_of_settings_with_an_unknown_key_or_a_value_out_of_bounds_is_found() {
+    for (text, words) in [
+        ("[outbox.relay]\nwrokers = 3\n", "wrokers"),
+        ("[outbox.relay]\nworkers = 0\n", "outbox.relay.workers is 0"),
+        ("[outbox.relay\n", "TOML"),
+    ] {
+        let wrong = wrong_settings(text).expect("a problem");
+        assert!(wrong.contains(words), "{wrong}");
+    }
 }
 
 /// The value behind the only line of the manifests that begins so.

@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use event_contracts::{EventContract, breaks, complaints};
+use event_contracts::{EventContract, breaks, complaints, plaintexts};
 use serde_json::Value;
 
 pub use asyncapi::{ASYNCAPI, describe};
@@ -132,12 +132,18 @@ impl Findings {
 
     fn golden(&mut self, folder: &Path, contract: &EventContract) -> Result<(), DocumentError> {
         let (stem, name) = (contract.stem(), golden_file(&contract.stem()));
+        let failed = |source| DocumentError::Example { stem: stem.clone(), source };
+        let example = contract.example().map_err(failed)?;
+        self.plaintexts(contract, "the example", &serde_json::from_str(&example).map_err(failed)?);
         let Some(golden) = read(folder, &name)? else {
-            let example = contract.example().map_err(|source| DocumentError::Example { stem, source })?;
             self.stale.insert(name, format!("{example}\n"));
             return Ok(());
         };
-        match (serde_json::from_str::<Value>(&golden), contract.read_again(&golden)) {
+        let sent = serde_json::from_str::<Value>(&golden);
+        if let Ok(sent) = &sent {
+            self.plaintexts(contract, &name, sent);
+        }
+        match (sent, contract.read_again(&golden)) {
             (Ok(sent), Ok(read)) if holds(&sent, &read) => {}
             (Ok(_), Ok(_)) => self.broken.push(format!("{name} loses a field or a value when {stem} reads it")),
             (_, Err(error)) | (Err(error), _) => {
@@ -145,6 +151,12 @@ impl Findings {
             }
         }
         Ok(())
+    }
+
+    /// What is marked as encrypted is a ciphertext in every payload that is shown.
+    fn plaintexts(&mut self, contract: &EventContract, what: &str, payload: &Value) {
+        let found = plaintexts(&contract.schema(), payload).into_iter();
+        self.broken.extend(found.map(|plaintext| format!("{}: {what}: {plaintext}", contract.stem())));
     }
 
     /// Nothing that was published goes.

@@ -22,7 +22,7 @@ use crate::{Error, command::Command, output, process, rename::NameError, tree::T
 /// The command `new`.
 pub const COMMAND: Command = Command {
     name: "new",
-    arguments: "aggregate|port|adapter|consumer NAME --context NAME … | adr TITLE",
+    arguments: "aggregate|port|adapter|consumer NAME --context NAME [--events A,B|--port NAME|--event NAME] | adr TITLE",
     summary: "makes a context with its first aggregate, a part of a context, or a decision record, from templates/",
     run: |arguments| {
         let root = workspace::root();

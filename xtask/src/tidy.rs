@@ -1,6 +1,7 @@
 //! `tidy`: house rules that no compiler knows.
 
 mod adr;
+mod blocks;
 mod claims;
 mod layout;
 mod links;
@@ -82,6 +83,7 @@ pub fn check(root: &Path) -> Result<Report, Error> {
     report.merge(links::check(&markdown, root));
     report.merge(links::check_book(&markdown, &rust));
     report.merge(links::check_translations(&markdown));
+    report.merge(blocks::check(&markdown));
     report.merge(adr::check(&markdown, &index));
     report.merge(claims::check(&markdown, &index));
     report.merge(workflows::check(&text));

@@ -1,11 +1,12 @@
-//! The way out: how events are written down, where they go, and the publishers that take them there.
+//! The way out: how personal fields are encrypted, how events are written down, where they go, and the publishers that take
+//! them there.
 //!
 //! # Invariants
 //! - Knows the core alone; no other adapter (`cargo xtask arch`).
 //! - `publish` answers `Ok` only for a message that the broker has confirmed and not returned, or that a receiver of
 //!   webhooks has answered with success.
 //! - The payload's bytes are never parsed into values on their way.
-//! - Payloads and credentials appear in no log line and no `Debug` text of this crate.
+//! - Payloads, keys and credentials appear in no log line and no `Debug` text of this crate.
 //!
 //! # Logs of the AMQP client
 //! lapin 4 logs a returned message with its whole content, as a warning of the target `lapin::returned_messages`. A log
@@ -19,6 +20,7 @@
 //! 3. Add it to [`settings::PublisherKind`], and wire it in `app-bootstrap`.
 
 pub mod amqp;
+pub mod cipher;
 pub mod disabled;
 pub mod envelope;
 pub mod route;
@@ -31,6 +33,7 @@ pub mod webhook;
 
 pub use self::{
     amqp::OutboxMessagePublishAdapter,
+    cipher::{EncryptionSettings, JwePayloadCipher},
     disabled::DisabledOutboxMessagePublisher,
     envelope::OutboxEnvelopeJson,
     settings::{OutboundSettings, PublisherKind},

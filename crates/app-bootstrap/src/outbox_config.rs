@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use adapter_inbound::amqp::ConsumerCheck;
-use adapter_outbound::{PublisherKind, amqp::BrokerCheck};
+use adapter_outbound::{JwePayloadCipher, PublisherKind, amqp::BrokerCheck};
 use adapter_persistence_postgres::{
     AutovacuumCheck, ClockCheck, Database, IndexCheck, LaneCheck, OutboxEventRepository, OutboxReaper,
     OutboxStoreAdapter, PermissionCheck, PgTransaction, PostgresInbox, PostgresLeadership,
@@ -11,7 +11,9 @@ use adapter_persistence_postgres::{
 };
 use application_core::{
     outbox::{HolderName, InvalidBackoff},
-    ports::{Clock, MessagePublishPort, OutboxCheckPort, OutboxObserver, Random, UnitOfWork, WakeupPort},
+    ports::{
+        Clock, MessagePublishPort, OutboxCheckPort, OutboxObserver, PayloadCipherPort, Random, UnitOfWork, WakeupPort,
+    },
     usecases::{
         CleanUpOutboxUseCase, ExamineOutboxUseCase, ObserveOutboxUseCase, OperateOutboxUseCase, OperatePorts,
         PublishPendingOutboxEventsUseCase, PurgeOutboxUseCase, ReapOutboxUseCase, Transactional,
@@ -58,6 +60,12 @@ impl<'a> OutboxConfig<'a> {
     #[must_use]
     pub fn random() -> Arc<dyn Random> {
         Arc::new(SystemRandom)
+    }
+
+    /// Encrypts and decrypts the personal fields of events, for the contexts that have some.
+    #[must_use]
+    pub fn payload_cipher(settings: &Settings) -> Arc<dyn PayloadCipherPort> {
+        Arc::new(JwePayloadCipher::new(&settings.encryption))
     }
 
     /// Begins transactions.

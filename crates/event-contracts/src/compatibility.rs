@@ -150,6 +150,17 @@ mod tests {
     }
 
     #[test]
+    fn a_field_that_becomes_encrypted_is_a_break() {
+        let found = after(|schema| {
+            let encrypted = schemars::schema_for!(crate::Encrypted).to_value();
+            schema["properties"]["title"]["pattern"] = encrypted["pattern"].clone();
+            schema["properties"]["title"]["x-encrypted"] = encrypted["x-encrypted"].clone();
+        });
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found[1].starts_with("title: `x-encrypted` was absent"), "{found:?}");
+    }
+
+    #[test]
     fn another_type_format_bound_or_value_is_a_break() {
         let found = after(|schema| {
             schema["properties"]["id"]["format"] = json!("uri");

@@ -3,7 +3,7 @@
 //! A context implements [`IntegrationEvent`] for each payload and lists all of them as [`EventContract`]s. From that list
 //! come the JSON Schemas, the golden payloads and the `AsyncAPI` document in `docs/events` (`cargo xtask events`), and
 //! the checks: [`breaks`] compares a published schema with today's type, [`complaints`] holds every field to be
-//! classified.
+//! classified, [`plaintexts`] a payload to encrypt what its schema says it does.
 //!
 //! # Invariants
 //! - Knows no other crate of the workspace, no I/O and no runtime (`cargo xtask arch`).
@@ -12,7 +12,9 @@
 mod classification;
 mod compatibility;
 mod contract;
+mod encrypted;
 
 pub use classification::{Classification, complaints};
 pub use compatibility::breaks;
 pub use contract::{EventContract, IntegrationEvent};
+pub use encrypted::{Encrypted, plaintexts};

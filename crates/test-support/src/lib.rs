@@ -4,6 +4,7 @@ pub mod checker;
 pub mod clock;
 pub mod contracts;
 pub mod corpus;
+pub mod documents;
 pub mod fixtures;
 pub mod in_memory;
 pub mod operate;

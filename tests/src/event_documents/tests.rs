@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use event_contracts::{Classification, EventContract, IntegrationEvent};
+use event_contracts::{Classification, Encrypted, EventContract, IntegrationEvent};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -42,6 +42,22 @@ struct Bare {
 }
 
 impl IntegrationEvent for Bare {
+    const EVENT_TYPE: &'static str = "OwnerChanged";
+    const SCHEMA_VERSION: u32 = 1;
+
+    fn example() -> Self {
+        Self { owner: "o".to_owned() }
+    }
+}
+
+/// Says that it encrypts, and does not.
+#[derive(Serialize, Deserialize, JsonSchema)]
+struct Plain {
+    #[schemars(with = "Encrypted", extend("x-classification" = Classification::Personal))]
+    owner: String,
+}
+
+impl IntegrationEvent for Plain {
     const EVENT_TYPE: &'static str = "OwnerChanged";
     const SCHEMA_VERSION: u32 = 1;
 
@@ -140,6 +156,22 @@ fn an_unclassified_field_is_broken() {
     let folder = tempfile::tempdir().expect("a folder");
     let broken = against(folder.path(), &[of::<Bare>()]).broken;
     assert_eq!(broken, ["OwnerChanged.v1: owner is not classified (x-classification)"]);
+}
+
+#[test]
+fn an_example_or_a_golden_payload_with_a_plaintext_under_the_mark_is_broken() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let plaintext = |what: &str| format!("OwnerChanged.v1: {what}: owner is marked x-encrypted and is no ciphertext");
+    assert_eq!(against(folder.path(), &[of::<Plain>()]).broken, [plaintext("the example")]);
+    let golden = folder.path().join("golden");
+    fs::create_dir(&golden).expect("made");
+    fs::write(golden.join("OwnerChanged.v1.json"), r#"{"owner":"o"}"#).expect("written");
+    assert_eq!(
+        against(folder.path(), &[of::<Plain>()]).broken,
+        [plaintext("golden/OwnerChanged.v1.json"), plaintext("the example")]
+    );
+    fs::write(golden.join("OwnerChanged.v1.json"), json!({"owner": Encrypted::EXAMPLE}).to_string()).expect("written");
+    assert_eq!(against(folder.path(), &[of::<Plain>()]).broken, [plaintext("the example")]);
 }
 
 #[test]

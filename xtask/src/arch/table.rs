@@ -113,6 +113,8 @@ pub const HOMES: &[Home] = &[
         external: "lapin",
         homes: &["adapter-inbound", "adapter-outbound", "test-support", "system-tests", "benchmarks"],
     },
+    // Cryptography of our own stands in one place; TLS brings its own.
+    Home { external: "ring", homes: &["adapter-outbound"] },
     Home { external: "axum", homes: &["adapter-inbound", "app-bootstrap", CONTEXT] },
     Home { external: "tower-http", homes: &["adapter-inbound", "app-bootstrap", CONTEXT] },
     // The webhook publisher and the receiver that tests it; a server of the inbound adapter.

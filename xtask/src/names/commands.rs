@@ -11,7 +11,8 @@ use crate::{
 /// How a command of this crate begins.
 pub(super) const COMMAND_LINE: &str = "cargo xtask ";
 
-/// Every `cargo xtask` command in the documents exists, and `cargo xtask test` names a test or module that does.
+/// Every `cargo xtask` command in the documents exists and takes the arguments that stand behind it, and `cargo xtask test`
+/// names a test or module that exists.
 #[must_use]
 pub fn check_commands(documents: &[SourceFile], index: &Index) -> Report {
     let mut report = Report::default();
@@ -50,8 +51,11 @@ fn in_shell(fence: &Fence<'_>) -> Vec<(usize, String)> {
 pub(super) fn missing_command(code: &str, index: &Index) -> Option<String> {
     let mut words = code.strip_prefix(COMMAND_LINE).unwrap_or_default().split_whitespace();
     let name = words.next().unwrap_or_default();
-    if !COMMANDS.iter().any(|command| command.name == name) {
+    let Some(command) = COMMANDS.iter().find(|command| command.name == name) else {
         return Some(format!("no command `{code}`"));
+    };
+    if let Some(word) = unknown_argument(command.arguments, words.clone()) {
+        return Some(format!("`{code}`: the command takes no `{word}`"));
     }
     // A filter as the harness takes it: the name of a test, or of the module that it is in.
     let filter = words.next().filter(|word| name == "test" && word.starts_with(|c: char| c.is_ascii_lowercase()))?;
@@ -59,9 +63,31 @@ pub(super) fn missing_command(code: &str, index: &Index) -> Option<String> {
     (!found).then(|| format!("`{code}` finds no test"))
 }
 
+/// The first word that a command takes neither as an option nor as one of the words to choose from, by what it says of its
+/// arguments: `up|down`, `[--fast]`, `NAME --context NAME`. Words in capitals stand for anything.
+fn unknown_argument<'a>(arguments: &str, words: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let known: Vec<&str> = arguments.split([' ', '|', '[', ']']).filter(|word| !word.is_empty()).collect();
+    // Whoever hands arguments on knows what they may be.
+    if known.iter().any(|word| word.ends_with("ARGUMENT")) {
+        return None;
+    }
+    let takes_anything = known.iter().any(|word| word.starts_with(|c: char| c.is_ascii_uppercase()));
+    let has_choice = known.iter().any(|word| word.starts_with(|c: char| c.is_ascii_lowercase()));
+    let fits = |first: bool, word: &str| {
+        if word.starts_with("--") {
+            known.contains(&word.split('=').next().unwrap_or_default())
+        } else if has_choice && first {
+            word.split('|').all(|choice| known.contains(&choice))
+        } else {
+            takes_anything
+        }
+    };
+    words.enumerate().find(|&(index, word)| !fits(index == 0, word)).map(|(_, word)| word)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::check_commands;
+    use super::{check_commands, unknown_argument};
     use crate::names::fixture::{document, index};
 
     fn problems(text: &str) -> Vec<String> {
@@ -84,6 +110,25 @@ mod tests {
                 "docs/page.md:2: `cargo xtask test claims_twice` finds no test"
             ]
         );
+    }
+
+    #[test]
+    fn argument_that_the_command_does_not_take_fails() {
+        assert_eq!(
+            problems("`cargo xtask check --fsat`\n```sh\ncargo xtask dev upp\n```\n`cargo xtask arch x`"),
+            [
+                "docs/page.md:1: `cargo xtask check --fsat`: the command takes no `--fsat`",
+                "docs/page.md:5: `cargo xtask arch x`: the command takes no `x`",
+                "docs/page.md:3: `cargo xtask dev upp`: the command takes no `upp`",
+            ]
+        );
+        let unknown = |arguments, line: &'static str| unknown_argument(arguments, line.split_whitespace());
+        let new = "aggregate|port NAME --context NAME | adr TITLE";
+        assert_eq!(unknown(new, "port|aggregate"), None);
+        assert_eq!(unknown(new, "aggregate Invoice --context=billing"), None);
+        assert_eq!(unknown(new, "event Paid"), Some("event"));
+        assert_eq!(unknown(new, "port Rates --contxt billing"), Some("--contxt"));
+        assert_eq!(unknown("[--seed N] [ARGUMENT]...", "--soak"), None);
     }
 
     #[test]

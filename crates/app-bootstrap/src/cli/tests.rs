@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStringExt;
 
 use clap::{CommandFactory, Parser};
 use proptest::prelude::*;
+use test_support::documents::{Page, pages};
 
 use super::Cli;
 
@@ -116,6 +117,65 @@ fn every_example_of_the_help_is_a_command() {
         }
     }
     assert!(tried > 30, "{tried}");
+}
+
+/// The first word of a command line that is neither a command nor an option of the program. Values are not looked at.
+fn unknown_word(line: &str) -> Option<String> {
+    let program = Cli::described();
+    let mut command = &program;
+    for word in line.split_whitespace().skip(1) {
+        let known = match word.strip_prefix("--").and_then(|option| option.split('=').next()) {
+            Some(name) => {
+                let mut options = command.get_arguments().chain(program.get_arguments());
+                ["help", "version"].contains(&name) || options.any(|option| option.get_long() == Some(name))
+            }
+            None => match command.find_subcommand(word) {
+                Some(below) => {
+                    command = below;
+                    true
+                }
+                None => !command.has_subcommands(),
+            },
+        };
+        if !known {
+            return Some(word.to_owned());
+        }
+    }
+    None
+}
+
+/// The command lines of the program on a page, in blocks for a shell and in sentences, with the place of each.
+fn told_to_type(page: &Page) -> Vec<(String, String)> {
+    let blocks = page.blocks_of("sh").into_iter();
+    let typed = blocks.flat_map(|block| block.commands().into_iter().map(move |line| (block.place.clone(), line)));
+    let spans = page.text.lines().flat_map(|line| line.split('`').skip(1).step_by(2));
+    let named = spans.filter(|span| span.starts_with("app ")).map(|span| (page.path.clone(), span.to_owned()));
+    let behind_variables = |(place, line): (String, String)| {
+        let words: Vec<&str> = line.split(['|', '>', ';']).next()?.split_whitespace().collect();
+        let program = words.iter().position(|word| !word.contains('='))?;
+        let is_ours = ["app", "target/debug/app"].contains(words.get(program)?);
+        is_ours.then(|| (place, words.get(program..).unwrap_or_default().join(" ")))
+    };
+    typed.chain(named).filter_map(behind_variables).collect()
+}
+
+#[test]
+fn every_command_of_the_program_on_the_pages_is_one_with_its_options() {
+    let lines: Vec<_> = pages().iter().flat_map(told_to_type).collect();
+    for (place, line) in &lines {
+        assert_eq!(unknown_word(line), None, "{place}: {line}");
+    }
+    assert!(lines.len() > 60, "{}", lines.len());
+}
+
+#[test]
+fn a_command_on_a_page_that_is_none_is_found() {
+    let typed = ["```sh", "A=b target/debug/app outbox list --stauts DEAD | less", "app serve", "```"];
+    let page = Page { path: "a.md".to_owned(), text: format!("`app outbox lsit`\n{}", typed.join("\n")) };
+    let found: Vec<_> = told_to_type(&page).into_iter().map(|(place, line)| (place, unknown_word(&line))).collect();
+    let (wrong_option, wrong_command) = (Some("--stauts".to_owned()), Some("lsit".to_owned()));
+    let (block, page) = ("a.md:2".to_owned(), "a.md".to_owned());
+    assert_eq!(found, [(block.clone(), wrong_option), (block, None), (page, wrong_command)]);
 }
 
 #[test]

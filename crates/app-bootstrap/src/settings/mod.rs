@@ -11,7 +11,7 @@ mod unreadable;
 use std::time::Duration;
 
 use adapter_inbound::{amqp::ConsumerSettings, http::OperationsSettings};
-use adapter_outbound::{OutboundSettings, PublisherKind};
+use adapter_outbound::{EncryptionSettings, OutboundSettings, PublisherKind};
 use adapter_persistence_postgres::DatabaseSettings;
 use application_core::{SettingProblem, setting_duration::readable};
 use serde::{Deserialize, Serialize};
@@ -42,6 +42,8 @@ pub struct Settings {
     pub database: DatabaseSettings,
     /// The relay and what keeps the outbox in shape.
     pub outbox: OutboxSettings,
+    /// The keys of personal fields.
+    pub encryption: EncryptionSettings,
     /// Where events go, and in which form.
     pub outbound: OutboundSettings,
     /// RabbitMQ, as the consumer reads from it.
@@ -59,6 +61,7 @@ impl Settings {
             ("operations", self.operations.problems()),
             ("database", self.database.problems()),
             ("outbox", self.outbox.problems()),
+            ("encryption", self.encryption.problems()),
             ("outbound", self.outbound.problems()),
             ("consumer", if self.consumer.enabled { self.consumer.problems() } else { Vec::new() }),
             ("logs", self.logs.problems()),

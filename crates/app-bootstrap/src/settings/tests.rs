@@ -345,6 +345,24 @@ fn a_secret_under_a_key_that_takes_no_such_value_is_not_told() {
 }
 
 #[test]
+fn keys_of_personal_fields_are_set_by_their_names_in_file_and_environment_and_what_is_wrong_is_told_without_them() {
+    let file = "[encryption]\nactive_key = \"2026_07\"\n[encryption.keys]\n2026_01 = \"AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=\"\n";
+    assert_eq!(problems(file, &[]), ["encryption.active_key"]);
+    let key = ("APP__ENCRYPTION__KEYS__2026_07", "hush/6/0123456789abcdefghijklmnopqrstuvwxyw=");
+    let settings = load(file, &[key]).unwrap();
+    assert_eq!(settings.encryption.keys.keys().collect::<Vec<_>>(), ["2026_01", "2026_07"]);
+    for (name, value) in [
+        ("APP__ENCRYPTION__KEYS__2026_07", "hush-0123456789"),
+        ("APP__ENCRYPTION__ACTIVE_KEY", "hush/6/0123456789abcdefghijklmnopqrstuvwxyw="),
+        ("APP__ENCRYPTION__KEYS", "hush-0123456789"),
+        ("APP__ENCRYPTION", "hush-0123456789"),
+    ] {
+        let error = load(file, &[(name, value)]).unwrap_err();
+        assert!(!format!("{error} {error:?}").contains("hush"), "{name}: {error:?}");
+    }
+}
+
+#[test]
 fn a_password_that_is_not_encoded_is_told_neither_by_problems_nor_by_what_is_shown() {
     for ending in ["4711#hush", "4711?hush", "4711/hush", "hush@hush", "hush%zz", "hu sh\u{7f}hush"] {
         for (name, scheme) in [
@@ -378,6 +396,9 @@ fn what_is_shown_of_the_settings_has_no_secret_and_reads_back() {
             "APP__OUTBOUND__WEBHOOK__OVERRIDES",
             r#"[{event_type = "Paid", url = "https://h/hush-8", secrets = "hush-9"}]"#,
         ),
+        // 32 bytes that begin as the other secrets do, in base64.
+        ("APP__ENCRYPTION__KEYS__2026_07", "hush/6/0123456789abcdefghijklmnopqrstuvwxyw="),
+        ("APP__ENCRYPTION__ACTIVE_KEY", "2026_07"),
         ("APP__OUTBOX__RELAY__WORKERS", "7"),
     ];
     let settings = load("", &secrets).unwrap();
@@ -386,6 +407,7 @@ fn what_is_shown_of_the_settings_has_no_secret_and_reads_back() {
     let shown_as_json = settings.redacted_json().unwrap();
     assert!(!shown_as_json.to_string().contains("hush"), "{shown_as_json}");
     assert_eq!(shown_as_json["outbox"]["relay"]["workers"], 7);
+    assert_eq!(shown_as_json["encryption"]["keys"]["2026_07"], "***");
     assert!(!format!("{settings:?}").contains("hush"), "{settings:?}");
     let read: Settings = toml::from_str(&shown).unwrap();
     assert_eq!(read.outbox, settings.outbox);

@@ -3,6 +3,7 @@
 mod backoff;
 pub mod bounds;
 mod breaker;
+mod ciphertext;
 mod event;
 mod failure;
 pub mod headers;
@@ -17,6 +18,7 @@ mod status;
 
 pub use backoff::{InvalidBackoff, OutboxBackoffPolicy};
 pub use breaker::{BatchOutcome, Breaker, BreakerPolicy, BreakerState, Verdict};
+pub use ciphertext::{Ciphertext, EncryptionContext};
 pub use event::OutboxEvent;
 pub use failure::{FailureClass, PublishFailure, UnknownClass, storable};
 pub use headers::EventHeaders;

@@ -16,6 +16,7 @@ mod outbox_operations;
 mod outbox_pause;
 mod outbox_statistics;
 mod outbox_store;
+mod payload_cipher;
 mod random;
 mod readiness;
 mod unit_of_work;
@@ -39,6 +40,7 @@ pub use outbox_operations::{
 pub use outbox_pause::{OutboxPausePort, Pause, PauseScope};
 pub use outbox_statistics::{DeadGroup, OutboxStatistics, OutboxStatisticsPort};
 pub use outbox_store::OutboxStorePort;
+pub use payload_cipher::{PayloadCipherError, PayloadCipherPort};
 pub use random::Random;
 pub use readiness::ReadinessCheck;
 pub use unit_of_work::UnitOfWork;
@@ -63,6 +65,7 @@ mod mocks {
         outbox_pause::MockOutboxPausePort,
         outbox_statistics::MockOutboxStatisticsPort,
         outbox_store::MockOutboxStorePort,
+        payload_cipher::MockPayloadCipherPort,
         readiness::MockReadinessCheck,
         wakeup::MockWakeupPort,
     };

@@ -17,7 +17,7 @@ fn defaults() -> toml::Table {
 /// Whether what stands at this place is shown by right: a text that is no secret, or a key that has no default.
 fn is_shown(path: &[String]) -> bool {
     let Some((last, parents)) = path.split_last() else { return true };
-    if ["url", "direct_url", "ops_token", "secrets"].contains(&last.as_str()) {
+    if ["url", "direct_url", "ops_token", "secrets"].contains(&last.as_str()) || parents == ["encryption", "keys"] {
         return false;
     }
     let table = parents.iter().try_fold(defaults(), |table, key| table.get(key)?.as_table().cloned());
