@@ -9,11 +9,14 @@ use crate::world::{Outcome, PATIENCE, World, complete_one, load, run};
 /// The exit code of a process that did not drain.
 const NOT_DRAINED: Option<i32> = Some(70);
 
+/// Case S61.
 #[tokio::test(flavor = "multi_thread")]
 async fn sigterm_drains_and_exits_zero_under_load() -> Outcome {
     let world = World::shared("sigterm").await?;
-    let mut first = world.serve("relay-1").await?;
-    let second = world.serve("relay-2").await?;
+    // Neither a lease nor a confirm runs out on a slow machine: what is published twice was published twice by the stop.
+    let patient = world.environment.clone().with("APP__OUTBOX__RELAY__LEASE", "1m");
+    let patient = patient.with("APP__OUTBOUND__AMQP__CONFIRM_TIMEOUT", "20s");
+    let (mut first, second) = (patient.serve("relay-1").await?, patient.serve("relay-2").await?);
     let load = load(&[&first, &second]);
     world.until_published_more(30).await?;
 
@@ -27,7 +30,7 @@ async fn sigterm_drains_and_exits_zero_under_load() -> Outcome {
     let work_logs = load.finish().await?;
     let counts = world.until_settled().await?;
     assert_eq!(counts.events, work_logs * 3);
-    world.report(Some(DuplicateReason::LeaseExpired)).await?.assert_clean();
+    world.report(None).await?.assert_clean();
     Ok(())
 }
 
