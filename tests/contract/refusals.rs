@@ -109,7 +109,7 @@ impl Broker {
         let (mut taken, options) = (Vec::new(), BasicGetOptions { no_ack: true });
         while let Some(message) = self.channel.basic_get(queue.into(), options).await.expect("looked") {
             let id = message.delivery.properties.message_id().as_ref().expect("an id");
-            taken.push(id.as_str().parse().expect("an event id"));
+            taken.push(id.as_str().parse::<EventId>().expect("an event id"));
         }
         taken
     }
