@@ -32,25 +32,16 @@ BEGIN
     RETURN FOUND;
 END $$;
 
--- Deletes up to p_batch events that were published longer ago than p_retention, oldest first, if the caller leads.
--- DEAD events, resolved or not, are an operator's (outbox_purge). Open events never go.
--- leads = false: nothing was changed. deleted_through is where the next batch of the same round begins (p_from): it
--- does not walk again over what earlier batches deleted, which an old snapshot may keep in the index.
-CREATE FUNCTION outbox_cleanup(
-    p_name text, p_holder text, p_term bigint, p_retention interval, p_batch int, p_from timestamptz DEFAULT NULL,
-    OUT leads boolean, OUT deleted bigint, OUT deleted_through timestamptz)
+-- Deletes up to p_batch events that were published longer ago than p_age, oldest first. Open events never go.
+-- deleted_through is where the next batch begins (p_from): it does not walk again over what earlier batches deleted, which
+-- an old snapshot may keep in the index.
+CREATE FUNCTION outbox_delete_published(
+    p_age interval, p_batch int, p_from timestamptz, OUT deleted bigint, OUT deleted_through timestamptz)
 LANGUAGE plpgsql VOLATILE SET plan_cache_mode = force_custom_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 BEGIN
-    deleted := 0;
-    PERFORM FROM outbox_leader l
-      WHERE l.name = p_name AND l.holder = p_holder AND l.term = p_term AND l.expires_at > statement_timestamp() FOR SHARE;
-    leads := FOUND;
-    IF NOT leads THEN
-        RETURN;
-    END IF;
     WITH old AS MATERIALIZED (
         SELECT e.id, e.published_at FROM outbox_event e
-         WHERE e.published_at IS NOT NULL AND e.published_at < statement_timestamp() - p_retention
+         WHERE e.published_at IS NOT NULL AND e.published_at < statement_timestamp() - p_age
            AND e.published_at >= coalesce(p_from, '-infinity')
          ORDER BY e.published_at LIMIT p_batch FOR UPDATE SKIP LOCKED
     ), gone AS (
@@ -59,24 +50,34 @@ BEGIN
     SELECT (SELECT count(*) FROM gone), (SELECT max(old.published_at) FROM old) INTO deleted, deleted_through;
 END $$;
 
+-- Deletes a batch of published events, as outbox_delete_published does, if the caller leads.
+-- DEAD events, resolved or not, are an operator's (outbox_purge). leads = false: nothing was changed.
+CREATE FUNCTION outbox_cleanup(
+    p_name text, p_holder text, p_term bigint, p_retention interval, p_batch int, p_from timestamptz DEFAULT NULL,
+    OUT leads boolean, OUT deleted bigint, OUT deleted_through timestamptz)
+LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    deleted := 0;
+    PERFORM FROM outbox_leader l
+      WHERE l.name = p_name AND l.holder = p_holder AND l.term = p_term AND l.expires_at > statement_timestamp() FOR SHARE;
+    leads := FOUND;
+    IF leads THEN
+        SELECT d.deleted, d.deleted_through INTO deleted, deleted_through
+          FROM outbox_delete_published(p_retention, p_batch, p_from) d;
+    END IF;
+END $$;
+
 -- Deletes up to p_batch events of one kind of history that is older than p_age, oldest first: an operator's command.
 -- p_kind: 'published', or 'resolved' (DEAD events that were discarded or skipped, by the time of that). Open events never go.
--- deleted_through is where the next batch begins (p_from), as for outbox_cleanup; resolved events are few and have none.
+-- deleted_through and p_from are those of outbox_delete_published; resolved events are few and have none.
 CREATE FUNCTION outbox_purge(
     p_kind text, p_age interval, p_batch int, p_operator text, p_reason text DEFAULT NULL, p_from timestamptz DEFAULT NULL,
     OUT deleted bigint, OUT deleted_through timestamptz)
 LANGUAGE plpgsql VOLATILE SET plan_cache_mode = force_custom_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 BEGIN
     IF p_kind = 'published' THEN
-        WITH old AS MATERIALIZED (
-            SELECT e.id, e.published_at FROM outbox_event e
-             WHERE e.published_at IS NOT NULL AND e.published_at < statement_timestamp() - p_age
-               AND e.published_at >= coalesce(p_from, '-infinity')
-             ORDER BY e.published_at LIMIT p_batch FOR UPDATE SKIP LOCKED
-        ), gone AS (
-            DELETE FROM outbox_event e WHERE e.id = ANY (ARRAY(SELECT old.id FROM old)) RETURNING 1
-        )
-        SELECT (SELECT count(*) FROM gone), (SELECT max(old.published_at) FROM old) INTO deleted, deleted_through;
+        SELECT d.deleted, d.deleted_through INTO deleted, deleted_through
+          FROM outbox_delete_published(p_age, p_batch, p_from) d;
     ELSE
         DELETE FROM outbox_event e WHERE e.id = ANY (ARRAY(
             SELECT o.id FROM outbox_event o

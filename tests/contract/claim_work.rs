@@ -25,9 +25,9 @@ async fn append(sql: &mut Sql, prefix: &str, lanes: u32, events: u32) {
     sql.execute(&insert).await;
 }
 
-/// Heads that died, each with nine events behind it.
-async fn append_blocked(sql: &mut Sql) {
-    append(sql, "dead", 1_000, 10_000).await;
+/// Heads that died, each with the rest of its events behind it.
+async fn append_blocked(sql: &mut Sql, lanes: u32, events: u32) {
+    append(sql, "dead", lanes, events).await;
     sql.execute(
         "UPDATE outbox_event e SET status = 'DEAD', attempts = 3 FROM outbox_lane l \
           WHERE l.lane = e.lane AND l.floor = e.sequence AND e.aggregate_id LIKE 'dead%'",
@@ -35,9 +35,9 @@ async fn append_blocked(sql: &mut Sql) {
     .await;
 }
 
-/// Heads that failed and wait for their next attempt, each with nine events behind it.
-async fn append_waiting(sql: &mut Sql) {
-    append(sql, "waits", 1_000, 10_000).await;
+/// Heads that failed and wait for their next attempt, each with the rest of its events behind it.
+async fn append_waiting(sql: &mut Sql, lanes: u32, events: u32) {
+    append(sql, "waits", lanes, events).await;
     sql.execute(
         "UPDATE outbox_event e SET status = 'FAILED', attempts = 1, next_attempt_at = statement_timestamp() + interval '1 h' \
            FROM outbox_lane l WHERE l.lane = e.lane AND l.floor = e.sequence AND e.aggregate_id LIKE 'waits%'; \
@@ -47,15 +47,37 @@ async fn append_waiting(sql: &mut Sql) {
     .await;
 }
 
+/// Events that were published one after the other, an hour ago and later; their lanes are gone.
+async fn append_published(sql: &mut Sql, events: u32) {
+    append(sql, "past", LANES, events).await;
+    sql.execute(
+        "UPDATE outbox_event SET status = 'PUBLISHED', \
+                published_at = statement_timestamp() - interval '1 h' + sequence * interval '1 ms' \
+          WHERE aggregate_id LIKE 'past%'; \
+         DELETE FROM outbox_lane l WHERE NOT EXISTS ( \
+             SELECT FROM outbox_event e WHERE e.lane = l.lane AND e.published_at IS NULL)",
+    )
+    .await;
+}
+
+/// Leaves no dead rows behind of what was put together, and counts what there is.
+async fn tidy_up(sql: &mut Sql) {
+    sql.execute("VACUUM (ANALYZE) outbox_event, outbox_lane").await;
+}
+
 /// Pages that one claim touches, and the events that it hands out; the claim is undone.
 async fn claim(sql: &mut Sql) -> (u64, u64) {
     sql.execute("BEGIN").await;
     let rows = sql.rows(EXPLAIN).await;
-    let plan: Value = rows[0].get(0);
     sql.execute("ROLLBACK").await;
-    let plan = &plan[0]["Plan"];
-    let number = |key: &str| plan[key].as_u64().expect("a number");
-    (number("Shared Hit Blocks") + number("Shared Read Blocks"), number("Actual Rows"))
+    let plan: Value = rows[0].get(0);
+    (touched(&plan), plan[0]["Plan"]["Actual Rows"].as_u64().expect("a number"))
+}
+
+/// Pages that an explained statement touched.
+fn touched(plan: &Value) -> u64 {
+    let number = |key: &str| plan[0]["Plan"][key].as_u64().expect("a number");
+    number("Shared Hit Blocks") + number("Shared Read Blocks")
 }
 
 #[tokio::test]
@@ -66,8 +88,8 @@ async fn claim_work_follows_the_batch_not_the_backlog() {
         let mut sql = postgres.sql().await;
         append(&mut sql, "a", LANES, events).await;
         if events > 1_000 {
-            append_blocked(&mut sql).await;
-            append_waiting(&mut sql).await;
+            append_blocked(&mut sql, 1_000, 10_000).await;
+            append_waiting(&mut sql, 1_000, 10_000).await;
         }
         sql.execute("ANALYZE outbox_event; ANALYZE outbox_lane").await;
         // The first claim of a session also reads the catalogue.
@@ -79,6 +101,84 @@ async fn claim_work_follows_the_batch_not_the_backlog() {
         pages.push(touched);
     }
     assert!(pages[1] < pages[0] * 3, "{} pages where a small backlog takes {}", pages[1], pages[0]);
+}
+
+/// Case P41.
+#[tokio::test]
+async fn ten_due_events_behind_ten_thousand_dead_and_ten_thousand_waiting_ones_cost_a_claim_no_more() {
+    let (alone, crowded) = (Postgres::fresh().await, Postgres::fresh().await);
+    let mut pages = Vec::new();
+    for (postgres, troubled) in [(&alone, 0), (&crowded, 10_000)] {
+        let mut sql = postgres.sql().await;
+        if troubled > 0 {
+            append_blocked(&mut sql, troubled, troubled).await;
+            append_waiting(&mut sql, troubled, troubled).await;
+        }
+        append(&mut sql, "a", 10, 10).await;
+        tidy_up(&mut sql).await;
+        claim(&mut sql).await;
+        let (touched, handed_out) = claim(&mut sql).await;
+        assert_eq!(handed_out, 10);
+        pages.push(touched);
+    }
+    // The indexes of twenty thousand rows are a level deeper than those of ten.
+    assert!(pages[1] < pages[0] * 3, "{} pages where ten events alone take {}", pages[1], pages[0]);
+}
+
+/// How much the cleaner deletes in a batch that begins here, and where the next one begins.
+async fn clean(sql: &mut Sql, from: &str, batch: u32) -> (i64, String) {
+    let call = format!(
+        "SELECT deleted, coalesce(deleted_through, '-infinity')::text \
+           FROM outbox_cleanup('m', 'h', 1, '1 min', {batch}, '{from}')"
+    );
+    let rows = sql.rows(&call).await;
+    (rows[0].get(0), rows[0].get(1))
+}
+
+/// Pages that cleaning a batch touches; it is undone.
+async fn pages_of_cleaning(sql: &mut Sql, from: &str, batch: u32) -> u64 {
+    sql.execute("BEGIN").await;
+    let call = format!("outbox_cleanup('m', 'h', 1, '1 min', {batch}, '{from}')");
+    let rows = sql.rows(&format!("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT * FROM {call}")).await;
+    sql.execute("ROLLBACK").await;
+    let plan: Value = rows[0].get(0);
+    touched(&plan)
+}
+
+/// Case L20: an old snapshot keeps whatever is deleted in the indexes, and neither the next batch nor a claim walks over it.
+#[tokio::test]
+async fn cleaning_costs_each_batch_the_same_and_a_claim_nothing_however_much_was_deleted() {
+    const BATCH: u32 = 1_000;
+    const BATCHES: u32 = 20;
+    let postgres = Postgres::fresh().await;
+    let mut sql = postgres.sql().await;
+    append(&mut sql, "a", LANES, 1_000).await;
+    tidy_up(&mut sql).await;
+    claim(&mut sql).await;
+    let (without_history, _) = claim(&mut sql).await;
+
+    append_published(&mut sql, BATCH * BATCHES).await;
+    tidy_up(&mut sql).await;
+    sql.execute("SELECT outbox_lead('m', 'h', '10 min')").await;
+    let mut old = postgres.sql().await;
+    old.execute("BEGIN ISOLATION LEVEL REPEATABLE READ").await;
+    old.rows("SELECT 1").await;
+    let (mut from, mut costs) = ("-infinity".to_owned(), Vec::new());
+    for _ in 0..BATCHES {
+        costs.push(pages_of_cleaning(&mut sql, &from, BATCH).await);
+        let (deleted, through) = clean(&mut sql, &from, BATCH).await;
+        assert_eq!(deleted, i64::from(BATCH), "each batch is full");
+        from = through;
+    }
+    assert_eq!(clean(&mut sql, &from, BATCH).await.0, 0);
+    // The first batch also reads the catalogue.
+    let (second, last) = (costs[1], costs[costs.len() - 1]);
+    assert!(last < second * 2, "{costs:?}");
+    claim(&mut sql).await;
+    let (afterwards, handed_out) = claim(&mut sql).await;
+    assert_eq!(handed_out, 100);
+    assert!(afterwards < without_history * 2, "{afterwards} pages where it took {without_history} without history");
+    old.execute("ROLLBACK").await;
 }
 
 #[tokio::test]

@@ -18,9 +18,9 @@ use application_core::{
     usecases::{PublishOutcome, PublishPendingOutboxEventsUseCase, PublishPolicy, StopSignal},
 };
 use lapin::{
-    Connection, ConnectionProperties,
+    Connection, ConnectionProperties, ExchangeKind,
     message::Delivery,
-    options::{BasicGetOptions, QueueDeclareOptions},
+    options::{BasicGetOptions, ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions},
     types::FieldTable,
 };
 use test_support::{
@@ -61,7 +61,13 @@ pub(crate) struct Rabbit {
 }
 
 impl Rabbit {
+    /// Behind the default exchange, whose routing key is the queue.
     pub(crate) async fn start(format: EnvelopeFormat) -> Self {
+        Self::on(format, None).await
+    }
+
+    /// Behind an exchange of this name, if there is one.
+    async fn on(format: EnvelopeFormat, exchange: Option<&str>) -> Self {
         let vhost = servers::shared().vhost("contract").await.expect("a virtual host");
         let queue = vhost.name("events");
         let admin = Connection::connect(vhost.url(), ConnectionProperties::default()).await.expect("connected");
@@ -71,9 +77,22 @@ impl Rabbit {
         let mut set = OutboundSettings::default();
         set.envelope.format = format;
         set.amqp.url = vhost.url().to_owned().into();
-        // Behind the default exchange the routing key is the queue.
-        set.route.exchange = String::new();
-        set.route.routing_key.clone_from(&queue);
+        match exchange.map(|name| vhost.name(name)) {
+            None => {
+                set.route.exchange = String::new();
+                set.route.routing_key.clone_from(&queue);
+            }
+            Some(exchange) => {
+                let options = ExchangeDeclareOptions { durable: true, ..ExchangeDeclareOptions::default() };
+                let name = exchange.as_str().into();
+                let declared = channel.exchange_declare(name, ExchangeKind::Topic, options, FieldTable::default());
+                declared.await.expect("declared");
+                let (name, key, options) = (exchange.as_str().into(), "#".into(), QueueBindOptions::default());
+                let bound = channel.queue_bind(queue.as_str().into(), name, key, options, FieldTable::default());
+                bound.await.expect("bound");
+                set.route.exchange = exchange;
+            }
+        }
         let publisher = OutboxMessagePublishAdapter::start(&set, OutboxConfig::random()).expect("settings");
         publisher.wait_until_available(Duration::from_mins(1)).await.expect("available");
         Self { vhost, queue, publisher: Arc::new(publisher) }
@@ -121,18 +140,28 @@ async fn final_state(publisher: Arc<dyn MessagePublishPort>) -> Vec<String> {
 
 #[tokio::test]
 async fn an_event_that_was_confirmed_ends_in_the_same_state_whoever_published_it() {
-    let (lines, rabbit) = (Lines::default(), Rabbit::start(EnvelopeFormat::default()).await);
+    let lines = Lines::default();
     let by_stdout = final_state(Arc::new(StdoutOutboxMessagePublisher::writing_to(lines.clone()))).await;
-    let by_amqp = final_state(Arc::clone(&rabbit.publisher) as _).await;
+    assert_eq!(lines.count(), 12, "each went out, and once");
+    let published = by_stdout.iter().filter(|row| row.contains(r#""status": "PUBLISHED""#)).count();
+    assert_eq!(published, 12, "{by_stdout:?}");
+    assert!(by_stdout.contains(&"0 lanes".to_owned()) && by_stdout.contains(&"0 claims".to_owned()), "{by_stdout:?}");
+    for (format, exchange) in [
+        (EnvelopeFormat::Json, None),
+        (EnvelopeFormat::Json, Some("topic")),
+        (EnvelopeFormat::CloudEventsStructured, None),
+        (EnvelopeFormat::CloudEventsBinary, Some("topic")),
+        (EnvelopeFormat::Raw, None),
+    ] {
+        let rabbit = Rabbit::on(format, exchange).await;
+        let by_amqp = final_state(Arc::clone(&rabbit.publisher) as _).await;
+        assert_eq!(by_amqp, by_stdout, "{format:?} by {exchange:?}");
+        assert_eq!(rabbit.messages().await.len(), 12, "{format:?} by {exchange:?}: each went out, and once");
+        rabbit.publisher.close(Duration::from_secs(10)).await;
+    }
     let receiver = WebhookReceiver::start(|_| Answer::Status(204)).await.expect("a receiver");
-    let by_webhook = final_state(Arc::new(webhook_to(&receiver))).await;
-    assert_eq!((&by_amqp, &by_webhook), (&by_stdout, &by_stdout));
-    let sent = (lines.count(), rabbit.messages().await.len(), receiver.received().len());
-    assert_eq!(sent, (12, 12, 12), "each went out, and once");
-    let published = by_amqp.iter().filter(|row| row.contains(r#""status": "PUBLISHED""#)).count();
-    assert_eq!(published, 12, "{by_amqp:?}");
-    assert!(by_amqp.contains(&"0 lanes".to_owned()) && by_amqp.contains(&"0 claims".to_owned()), "{by_amqp:?}");
-    rabbit.publisher.close(Duration::from_secs(10)).await;
+    assert_eq!(final_state(Arc::new(webhook_to(&receiver))).await, by_stdout, "by webhook");
+    assert_eq!(receiver.received().len(), 12, "by webhook: each went out, and once");
 }
 
 #[tokio::test]

@@ -16,9 +16,12 @@ use application_core::{
 use async_trait::async_trait;
 use system_tests::eventually;
 use test_support::fixtures::Events;
-use tokio::task::yield_now;
+use tokio::task::{JoinHandle, yield_now};
+use tokio_util::sync::CancellationToken;
 
 use super::postgres::{Postgres, settings};
+
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A broker that remembers what is being sent and what was confirmed, for all relays.
 #[derive(Clone, Default)]
@@ -120,27 +123,37 @@ async fn leaders(postgres: &Postgres) -> Vec<String> {
     postgres.sql().await.column(query).await
 }
 
+/// A process that stands for election until it is told to stop.
+async fn stand(name: &str, url: &str) -> (CancellationToken, JoinHandle<()>) {
+    let mut set = Settings { database: settings(url), ..Settings::default() };
+    name.clone_into(&mut set.service.instance);
+    set.outbox.leader.lease = Duration::from_secs(3);
+    let database = Database::connect(&set.database).await.expect("a pool");
+    let leader = OutboxConfig::new(&set, database, RelayWakeup::local()).maintenance_leader();
+    let cancel = CancellationToken::new();
+    (cancel.clone(), tokio::spawn(leader.run(cancel)))
+}
+
+async fn until_led_by(postgres: &Postgres, leader: &str) {
+    let led = eventually(leader, PATIENCE, async || (leaders(postgres).await == [leader]).then_some(()));
+    led.await.expect("it leads");
+}
+
+async fn stop((cancel, process): (CancellationToken, JoinHandle<()>)) {
+    cancel.cancel();
+    tokio::time::timeout(PATIENCE, process).await.expect("in time").expect("it ends");
+}
+
 #[tokio::test]
 async fn one_process_leads_maintenance_and_another_takes_over_when_it_stops() {
     let postgres = Postgres::fresh().await;
-    let mut processes = Vec::new();
-    for name in ["one", "two"] {
-        let mut set = Settings { database: settings(postgres.url()), ..Settings::default() };
-        name.clone_into(&mut set.service.instance);
-        set.outbox.leader.lease = Duration::from_secs(3);
-        let database = Database::connect(&set.database).await.expect("a pool");
-        let leader = OutboxConfig::new(&set, database, RelayWakeup::local()).maintenance_leader();
-        let cancel = tokio_util::sync::CancellationToken::new();
-        processes.push((cancel.clone(), tokio::spawn(leader.run(cancel))));
-        let led = eventually("somebody leads", Duration::from_secs(30), async || {
-            (leaders(&postgres).await == ["one 1"]).then_some(())
-        });
-        led.await.expect("the first process leads");
-    }
+    let first = stand("one", postgres.url()).await;
+    until_led_by(&postgres, "one 1").await;
+    let second = stand("two", postgres.url()).await;
     // Renewals come as often as the other process asks: by the third it has asked.
     let terms = Mutex::new(BTreeSet::new());
     let query = "SELECT holder || ' ' || term || ' ' || expires_at FROM outbox_leader";
-    let renewed = eventually("the first renews its term", Duration::from_secs(30), async || {
+    let renewed = eventually("the first renews its term", PATIENCE, async || {
         let seen = postgres.sql().await.column::<String>(query).await;
         let mut terms = terms.lock().unwrap_or_else(PoisonError::into_inner);
         terms.extend(seen);
@@ -149,15 +162,33 @@ async fn one_process_leads_maintenance_and_another_takes_over_when_it_stops() {
     renewed.await.expect("three renewals");
     let terms = terms.into_inner().unwrap_or_else(PoisonError::into_inner);
     assert!(terms.iter().all(|term| term.starts_with("one 1 ")), "the second process lets it: {terms:?}");
-    let (cancel, first) = processes.remove(0);
-    cancel.cancel();
-    first.await.expect("the first ends");
-    let taken_over = eventually("the other leads", Duration::from_secs(30), async || {
-        (leaders(&postgres).await == ["two 2"]).then_some(())
-    });
-    taken_over.await.expect("the second process leads in a new term");
-    let (cancel, second) = processes.remove(0);
-    cancel.cancel();
-    second.await.expect("the second ends");
+    stop(first).await;
+    until_led_by(&postgres, "two 2").await;
+    stop(second).await;
     assert!(leaders(&postgres).await.is_empty(), "a process that stops resigns");
 }
+
+// sample-only: begin
+/// Case L18: no FIN and no RST, so that the server keeps the session of the process that is cut off, and all that it holds.
+#[tokio::test]
+async fn a_leader_that_is_cut_off_without_a_word_is_succeeded_when_its_term_runs_out() {
+    use system_tests::chaos::proxy::{Proxy, Weather};
+
+    const ADVISORY: &str = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' \
+         AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+    let postgres = Postgres::fresh().await;
+    let proxy = Proxy::before(postgres.url(), 5432).await.expect("a proxy");
+    let first = stand("one", &proxy.url().expect("a URL")).await;
+    until_led_by(&postgres, "one 1").await;
+    let second = stand("two", postgres.url()).await;
+    let mut sql = postgres.sql().await;
+    proxy.set(Weather::BlackHole);
+    until_led_by(&postgres, "two 2").await;
+    assert_eq!(sql.one::<i64>(ADVISORY).await, 0, "nothing is held by a session");
+    // What the first has said meanwhile arrives now, after its term.
+    proxy.set(Weather::Fair);
+    stop(first).await;
+    assert!(leaders(&postgres).await.iter().all(|leader| leader.starts_with("two ")));
+    stop(second).await;
+}
+// sample-only: end

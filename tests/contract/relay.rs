@@ -1,4 +1,4 @@
-//! The relay's use case over the real store: an aggregate with many appenders, and a clock that is wrong.
+//! The relay's use case over the real store: aggregates that are blocked or held, many appenders, and a clock that is wrong.
 
 use std::{
     sync::{
@@ -11,8 +11,11 @@ use std::{
 use adapter_persistence_postgres::{Database, OutboxEventRepository, PostgresUnitOfWork};
 use app_bootstrap::outbox_config::OutboxConfig;
 use application_core::{
-    outbox::{FailureClass, HolderName, OutboxBackoffPolicy},
-    ports::{Clock, NoObserver, OutboxAppendPort, OutboxMaintenancePort, ReapRequest, UnitOfWork},
+    outbox::{FailureClass, HolderName, NewOutboxEvent, OutboxBackoffPolicy},
+    ports::{
+        Clock, NoObserver, OutboxAppendPort, OutboxMaintenancePort, OutboxOperationsPort, OutboxStatisticsPort,
+        ReapRequest, UnitOfWork,
+    },
     usecases::{PublishOutcome, PublishPendingOutboxEventsUseCase, PublishPolicy, StopSignal},
 };
 use system_tests::eventually;
@@ -37,6 +40,80 @@ fn relay(
         Arc::new(NoObserver),
         policy,
     )
+}
+
+/// Case O8.
+#[tokio::test]
+async fn three_blocked_aggregates_among_ten_thousand_healthy_ones_are_listed_and_cost_no_round() {
+    const HEALTHY: usize = 10_000;
+    let postgres = Postgres::fresh().await;
+    let publisher = RecordingPublisher::new();
+    let policy = PublishPolicy::of(HolderName::new("relay-1"));
+    let batch = usize::try_from(policy.max_events).expect("few");
+    // Its time stands still: no overdue lane is looked for.
+    let relay = relay(&postgres, &publisher, Arc::new(FakeClock::default()), policy);
+    let one_each = |kind: &str, count: usize| -> Vec<NewOutboxEvent> {
+        (0..count).map(|n| new_event(format!("{kind}{n}")).build()).collect()
+    };
+    let (heads, behind) = (one_each("blocked", 3), one_each("blocked", 3));
+    for head in &heads {
+        publisher.refuse_next(head.id(), FailureClass::Poison);
+    }
+    postgres.append_all(&heads).await;
+    postgres.append_all(&behind).await;
+    for events in one_each("healthy", HEALTHY).chunks(1_000) {
+        postgres.append_all(events).await;
+    }
+    let mut rounds = 0;
+    while relay.run_once(&StopSignal::new()).await.expect("a round") != PublishOutcome::Idle {
+        rounds += 1;
+        assert!(rounds <= HEALTHY / batch + 2, "{rounds} rounds, and more to come");
+    }
+    assert_eq!(publisher.sent().len(), HEALTHY + 3, "nothing behind a blocked head");
+
+    let operations = postgres.operations();
+    let blocked = operations.blocked(10).await.expect("read");
+    assert_eq!(
+        blocked.iter().map(|aggregate| (aggregate.head, aggregate.depth)).collect::<Vec<_>>(),
+        heads.iter().map(|head| (head.id(), 2)).collect::<Vec<_>>()
+    );
+    assert_eq!(operations.statistics().await.expect("read").blocked_aggregates, 3);
+    postgres.append_all(&one_each("later", 100)).await;
+    let outcome = relay.run_once(&StopSignal::new()).await.expect("a round");
+    assert_eq!(outcome, PublishOutcome::Worked { claimed: 100, confirmed: 100, postponed: 0 });
+}
+
+/// Case L32, for as many rounds of the relay as take a while.
+#[tokio::test]
+async fn a_transaction_that_stays_open_after_its_append_waits_for_no_relay_and_holds_up_no_other_aggregate() {
+    const ROUNDS: usize = 10;
+    let postgres = Postgres::fresh().await;
+    let publisher = RecordingPublisher::new();
+    let policy = PublishPolicy::of(HolderName::new("relay-1"));
+    let relay = Arc::new(relay(&postgres, &publisher, OutboxConfig::clock(), policy));
+    let round = || {
+        let relay = Arc::clone(&relay);
+        async move { relay.run_once(&StopSignal::new()).await.expect("a round") }
+    };
+    let worked = |postponed| PublishOutcome::Worked { claimed: 1, confirmed: 1, postponed };
+
+    let confirms = publisher.hold_confirms();
+    postgres.append_all(&[new_event("held").build()]).await;
+    let first = tokio::spawn(round());
+    publisher.wait_until_sent(1).await;
+    // The aggregate is leased, and its event is on its way.
+    let (work, events) = (postgres.unit_of_work(), postgres.append());
+    let mut open = work.begin().await.expect("begun");
+    events.append(&mut open, &[new_event("held").build()]).await.expect("appended");
+    confirms.release_all();
+    assert_eq!(first.await.expect("ended"), worked(1), "settled at once, and freed later");
+    for n in 0..ROUNDS {
+        postgres.append_all(&[new_event(format!("free{n}")).build()]).await;
+        assert_eq!(round().await, worked(1), "round {n}");
+    }
+    work.commit(open).await.expect("committed");
+    assert_eq!(round().await, worked(0), "what was appended is sent");
+    assert_eq!(publisher.confirmed_ids().len(), ROUNDS + 2);
 }
 
 /// Case L31.

@@ -1,7 +1,9 @@
 //! From a request to its effect, over one relay, several relays, a relay that is killed, and one that is disabled.
 
+use std::time::{Duration, Instant};
+
 use rustix::process::Signal;
-use system_tests::{AppProcess, eventually, work_load::WorkLoad};
+use system_tests::{AppProcess, eventually, tally::Tally, work_load::WorkLoad};
 use test_support::{
     checker::{DeliveryChecker, DuplicateReason},
     webhook::{Answer, WebhookReceiver},
@@ -41,10 +43,7 @@ async fn a_relay_killed_while_publishing_loses_nothing() -> Outcome {
     world.until_published_more(30).await?;
 
     let mut tally = world.tally().await?;
-    let begun = std::time::Instant::now();
-    while tally.held_by("relay-1").await? == 0 {
-        assert!(begun.elapsed() < PATIENCE, "relay-1 never held a lease");
-    }
+    until_holding(&mut tally, "relay-1").await?;
     first.kill().await?;
     load.turn_to(&[&second]);
 
@@ -54,6 +53,84 @@ async fn a_relay_killed_while_publishing_loses_nothing() -> Outcome {
     assert_eq!((counts.work_logs, counts.events), (work_logs, work_logs * 3));
     world.report(Some(DuplicateReason::RelayKilled)).await?.assert_clean();
     assert_eq!(tally.leftovers().await?, (0, 0));
+    Ok(())
+}
+
+/// Waits until the relay holds a lease: it is in the middle of something.
+async fn until_holding(tally: &mut Tally, relay: &str) -> Outcome {
+    let begun = Instant::now();
+    while tally.held_by(relay).await? == 0 {
+        assert!(begun.elapsed() < PATIENCE, "{relay} never held a lease");
+    }
+    Ok(())
+}
+
+/// So many that a relay is busy with them for a while.
+const MANY: i64 = 5_000;
+const APPEND_MANY: &str = "INSERT INTO outbox_event (id, aggregate_type, aggregate_id, event_type, payload) \
+     SELECT gen_random_uuid(), 'order', (n % 20)::text, 'Moved', '{}' FROM generate_series(1, 5000) AS n";
+
+/// Waits until so many events were published and delivered, and checks how; they may be repeated for this reason.
+async fn assert_all_delivered(world: &World, events: i64, duplicates: DuplicateReason) -> Outcome {
+    world.until("every event published", |counts| counts.published == events).await?;
+    world.until_delivered(usize::try_from(events)?).await?;
+    let checker = DeliveryChecker::new();
+    checker.allow_duplicates(duplicates);
+    world.examine(checker).await?.assert_clean();
+    Ok(())
+}
+
+/// Case L26: no other relay is there to go on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_relay_killed_in_mid_batch_and_started_again_at_once_delivers_the_rest_in_order() -> Outcome {
+    let world = World::shared("again").await?;
+    let mut tally = world.tally().await?;
+    let mut events = 0;
+    loop {
+        let mut relay = world.environment.relay("relay").await?;
+        world.execute(APPEND_MANY).await?;
+        events += MANY;
+        until_holding(&mut tally, "relay").await?;
+        relay.kill().await?;
+        if tally.held_by("relay").await? > 0 {
+            break;
+        }
+        // It had settled everything: once more.
+    }
+    let _again = world.environment.relay("relay").await?;
+    assert_all_delivered(&world, events, DuplicateReason::RelayKilled).await?;
+    assert_eq!(tally.leftovers().await?, (0, 0));
+    Ok(())
+}
+
+/// Cases L21 and L22: without processor time, all threads of a process stand still, and its clock goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_relay_that_stands_still_for_longer_than_its_lease_is_replaced_and_its_late_word_counted_as_stale() -> Outcome
+{
+    const SOON: Duration = Duration::from_secs(20);
+    let world = World::shared("still").await?;
+    let first = world.environment.relay("relay-1").await?;
+    let second = world.environment.relay("relay-2").await?;
+    let mut tally = world.tally().await?;
+    let (mut events, begun) = (0, Instant::now());
+    loop {
+        assert!(begun.elapsed() < PATIENCE, "relay-1 was never stopped in the middle of a batch");
+        let expired = counter(&second, "outbox_expired_claims_total").await?;
+        world.execute(APPEND_MANY).await?;
+        events += MANY;
+        until_holding(&mut tally, "relay-1").await?;
+        first.signal(Signal::STOP)?;
+        world.until("everything published by the other relay", |counts| counts.published == events).await?;
+        let replaced = counter(&second, "outbox_expired_claims_total").await? > expired;
+        first.signal(Signal::CONT)?;
+        let told = || async { (counter(&first, "outbox_stale_settlements_total").await.ok()? > 0.0).then_some(()) };
+        // Stopped between two claims, or before it had read one, it has nothing to say: once more.
+        if replaced && eventually("a stale settlement", SOON, told).await.is_ok() {
+            break;
+        }
+    }
+    assert_all_delivered(&world, events, DuplicateReason::LeaseExpired).await?;
+    assert_eq!(tally.leftovers().await?, (0, 0), "the late word changed nothing");
     Ok(())
 }
 
@@ -86,29 +163,43 @@ async fn several_relays_publish_each_aggregate_in_order() -> Outcome {
 /// Case O5.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_setting_at_its_maximum_reorders_an_aggregate() -> Outcome {
+    const ROUNDS: usize = 10;
     let world = World::shared("maximum").await?;
-    world
-        .execute(
-            "INSERT INTO outbox_event (id, aggregate_type, aggregate_id, event_type, payload) \
-             SELECT gen_random_uuid(), 'order', (n % 20)::text, 'Moved', '{}' FROM generate_series(1, 1000) AS n",
-        )
-        .await?;
     let settings = [
-        ("WORKERS", "10"),
-        ("MAX_EVENTS", "10000"),
-        ("MIN_LANES", "10000"),
-        ("MAX_RUN", "10000"),
-        ("MAX_BYTES", "1073741824"),
-        ("WINDOW", "10000"),
+        ("OUTBOX__RELAY__WORKERS", "10"),
+        ("OUTBOX__RELAY__MAX_EVENTS", "10000"),
+        ("OUTBOX__RELAY__MIN_LANES", "10000"),
+        ("OUTBOX__RELAY__MAX_RUN", "10000"),
+        ("OUTBOX__RELAY__MAX_BYTES", "1073741824"),
+        ("OUTBOX__RELAY__WINDOW", "10000"),
+        ("OUTBOX__RELAY__LONGEST_POLL", "50ms"),
+        ("OUTBOUND__AMQP__CHANNELS_PER_DESTINATION", "64"),
     ];
-    let environment = settings.iter().fold(world.environment.clone(), |environment, (name, value)| {
-        environment.with(&format!("APP__OUTBOX__RELAY__{name}"), value)
-    });
-    let relay = environment.relay("relay").await?;
-    world.until("every event published", |counts| counts.published == 1000).await?;
-    world.until_delivered(1000).await?;
+    let environment = settings
+        .iter()
+        .fold(world.environment.clone(), |environment, (name, value)| environment.with(&format!("APP__{name}"), value));
+    let relays = [environment.relay("relay-1").await?, environment.relay("relay-2").await?];
+    // Each aggregate is claimed again and again, by whichever relay looks first.
+    for round in 1..=ROUNDS {
+        world
+            .execute(
+                "INSERT INTO outbox_event (id, aggregate_type, aggregate_id, event_type, payload) \
+                 SELECT gen_random_uuid(), 'order', (n % 20)::text, 'Moved', '{}' FROM generate_series(1, 100) AS n",
+            )
+            .await?;
+        let some = i64::try_from(round * 50)?;
+        world.until("half of what was appended published", |counts| counts.published >= some).await?;
+    }
+    let all = ROUNDS * 100;
+    let published = i64::try_from(all)?;
+    world.until("every event published", |counts| counts.published == published).await?;
+    world.until_delivered(all).await?;
     world.examine(DeliveryChecker::new()).await?.assert_clean();
-    assert!(counter(&relay, "outbox_published_total").await? >= 1000.0);
+    let mut counted = 0.0;
+    for relay in &relays {
+        counted += counter(relay, "outbox_published_total").await?;
+    }
+    assert!(counted >= 1000.0, "{counted} were published by the relays");
     Ok(())
 }
 

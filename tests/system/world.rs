@@ -1,6 +1,7 @@
 //! What every test here starts from: servers, a database and a virtual host of its own, and an environment for processes.
 
 use std::{
+    collections::HashSet,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -199,9 +200,12 @@ impl World {
         Ok(())
     }
 
-    /// Waits until this many messages were delivered.
+    /// Waits until this many events were delivered, each counted once.
     pub(crate) async fn until_delivered(&self, count: usize) -> Outcome {
-        let delivered = || async { (self.tap.count() >= count).then_some(()) };
+        let delivered = || async {
+            let events: HashSet<Uuid> = self.tap.seen().iter().map(|seen| seen.event).collect();
+            (events.len() >= count).then_some(())
+        };
         Ok(eventually("every event delivered", PATIENCE, delivered).await?)
     }
 

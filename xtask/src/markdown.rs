@@ -1,5 +1,7 @@
 //! Reading Markdown as far as the checks need it: tables, code spans, links, sections.
 
+use std::collections::BTreeMap;
+
 /// A table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Table {
@@ -74,13 +76,16 @@ pub fn fences(text: &str) -> Vec<Fence<'_>> {
     found
 }
 
-/// What a link behind `#` calls the headings of the text.
+/// What a link behind `#` calls the headings of the text; one that is there again is numbered from 1.
 pub fn anchors(text: &str) -> impl Iterator<Item = String> {
+    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     let headings = prose(text).filter_map(|(_, line)| line.strip_prefix('#'));
-    headings.map(|heading| {
+    headings.map(move |heading| {
         let words = heading.trim_start_matches('#').trim().to_lowercase();
         let kept = words.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
-        kept.map(|c| if c == ' ' { '-' } else { c }).collect::<String>()
+        let name = kept.map(|c| if c == ' ' { '-' } else { c }).collect::<String>();
+        let before = seen.entry(name.clone()).and_modify(|before| *before += 1).or_default();
+        if *before == 0 { name } else { format!("{name}-{before}") }
     })
 }
 
@@ -210,9 +215,9 @@ mod tests {
 
     #[test]
     fn fenced_code_and_headings_are_found() {
-        let text = "# A `b`, C-d!\n```rust,ignore\n# no heading\n```\n## 한국어 판\n";
+        let text = "# A `b`, C-d!\n```rust,ignore\n# no heading\n```\n## 한국어 판\n# a b c-d\n";
         assert_eq!(fences(text), [Fence { language: "rust,ignore", lines: vec![(3, "# no heading")] }]);
-        assert_eq!(anchors(text).collect::<Vec<_>>(), ["a-b-c-d", "한국어-판"]);
+        assert_eq!(anchors(text).collect::<Vec<_>>(), ["a-b-c-d", "한국어-판", "a-b-c-d-1"]);
     }
 
     #[test]

@@ -61,11 +61,12 @@ const RELATIONS: [&str; 13] = [
 ];
 
 /// The functions of the outbox, those included that others call.
-const FUNCTIONS: [&str; 38] = [
+const FUNCTIONS: [&str; 39] = [
     "outbox_acknowledge",
     "outbox_claim",
     "outbox_claim_overdue",
     "outbox_cleanup",
+    "outbox_delete_published",
     "outbox_discard",
     "outbox_due_from",
     "outbox_event_forget_lanes",

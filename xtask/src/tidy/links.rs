@@ -7,24 +7,16 @@ use crate::{
     workspace::{SourceFile, ends_in},
 };
 
-/// Every relative link leads to a file or folder.
+/// Every relative link leads to a file or folder, and what stands behind `#` to a heading of a document.
 pub(super) fn check(files: &[SourceFile], root: &Path) -> Report {
     let mut report = Report::default();
     let mut relative = 0;
     for file in files {
-        let folder = Path::new(&file.path).parent().unwrap_or(Path::new(""));
         for (line, text) in markdown::prose(&file.text) {
             for target in markdown::links(text).into_iter().filter(|target| is_relative(target)) {
                 relative += 1;
-                let (path, heading) = target.split_once('#').unwrap_or((target, ""));
-                let path = root.join(folder).join(path);
-                if !path.exists() {
-                    report.problem(format!("{}:{line}: the link to `{target}` leads nowhere", file.path));
-                } else if !heading.is_empty() && ends_in(&path, &["md"]) {
-                    let text = std::fs::read_to_string(&path).unwrap_or_default();
-                    if !markdown::anchors(&text).any(|anchor| anchor == heading) {
-                        report.problem(format!("{}:{line}: the link to `{target}` names no heading there", file.path));
-                    }
+                if let Some(wrong) = wrong_with(target, file, root) {
+                    report.problem(format!("{}:{line}: the link to `{target}` {wrong}", file.path));
                 }
             }
         }
@@ -32,6 +24,23 @@ pub(super) fn check(files: &[SourceFile], root: &Path) -> Report {
     report.looked_at("documents", files.len());
     report.note(format!("{relative} relative links lead somewhere or are listed above"));
     report
+}
+
+/// Why the target of a link is not there.
+fn wrong_with(target: &str, from: &SourceFile, root: &Path) -> Option<&'static str> {
+    let (path, heading) = target.split_once('#').unwrap_or((target, ""));
+    let is_here = |text: &str| heading.is_empty() || markdown::anchors(text).any(|anchor| anchor == heading);
+    if path.is_empty() {
+        return (!is_here(&from.text)).then_some("names no heading here");
+    }
+    let folder = Path::new(&from.path).parent().unwrap_or(Path::new(""));
+    let path = root.join(folder).join(path);
+    if !path.exists() {
+        return Some("leads nowhere");
+    }
+    let is_document = ends_in(&path, &["md"]);
+    let text = if is_document { std::fs::read_to_string(&path).unwrap_or_default() } else { String::new() };
+    (is_document && !is_here(&text)).then_some("names no heading there")
 }
 
 /// Where the book lists its pages.
@@ -92,7 +101,7 @@ fn commands(text: &str) -> BTreeSet<&str> {
 }
 
 fn is_relative(target: &str) -> bool {
-    !target.is_empty() && !target.starts_with('#') && !target.contains("://") && !target.starts_with("mailto:")
+    !target.is_empty() && !target.contains("://") && !target.starts_with("mailto:")
 }
 
 #[cfg(test)]
@@ -114,7 +123,7 @@ mod tests {
 
     #[test]
     fn links_are_seen_from_their_document() {
-        let text = "[a](src/lib.rs#top) [b](../Cargo.toml) [c](https://example.org) [d](#here) `[e](gone)`";
+        let text = "[a](src/lib.rs#top) [b](../Cargo.toml) [c](https://example.org) `[d](gone)`";
         assert!(problems("xtask/page.md", text).is_empty());
         assert_eq!(problems("docs/page.md", "[a](src/lib.rs)").len(), 1);
     }
@@ -126,6 +135,12 @@ mod tests {
             problems("xtask/page.md", text),
             ["xtask/page.md:1: the link to `../docs/architecture.md#gone` names no heading there"]
         );
+    }
+
+    #[test]
+    fn link_to_a_heading_of_its_own_document_that_is_not_there_fails() {
+        let text = "# Top\n[a](#top) [b](#below) [c](#gone)\n## Below\n```\n## Gone\n```\n";
+        assert_eq!(problems("xtask/page.md", text), ["xtask/page.md:2: the link to `#gone` names no heading here"]);
     }
 
     #[test]

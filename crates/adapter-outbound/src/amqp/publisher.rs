@@ -25,10 +25,10 @@ use tokio::{
 
 use super::{
     channel::{ChannelTask, Request},
-    connection::Link,
+    connection::{Link, Live},
     endpoint::Endpoint,
     message::MessageEncoder,
-    topology::{Topology, TopologyError, TopologyProblem},
+    topology::{Desk, Topology, TopologyError, TopologyProblem},
 };
 use crate::{
     envelope::Envelope,
@@ -112,12 +112,8 @@ impl OutboxMessagePublishAdapter {
     /// [`TopologyError`] when there is no connection, or something stands on the broker that differs from what
     /// the settings declare.
     pub async fn prepare_topology(&self) -> Result<Vec<TopologyProblem>, TopologyError> {
-        let live = self
-            .link
-            .wait_until_up(self.connect_timeout)
-            .await
-            .map_err(|reason| TopologyError::Unavailable { reason })?;
-        self.topology.prepare(&live, self.connect_timeout, self.link.vhost()).await
+        let live = self.connected().await?;
+        self.topology.prepare(&self.desk(&live)).await
     }
 
     /// Looks for what is missing, differs from what the settings declare, or may not be used; changes nothing.
@@ -127,12 +123,16 @@ impl OutboxMessagePublishAdapter {
     /// # Errors
     /// [`TopologyError::Unavailable`] when the broker cannot be asked.
     pub async fn examine_topology(&self) -> Result<Vec<TopologyProblem>, TopologyError> {
-        let live = self
-            .link
-            .wait_until_up(self.connect_timeout)
-            .await
-            .map_err(|reason| TopologyError::Unavailable { reason })?;
-        self.topology.examine(&live, self.connect_timeout, self.link.vhost()).await
+        let live = self.connected().await?;
+        self.topology.examine(&self.desk(&live)).await
+    }
+
+    async fn connected(&self) -> Result<Arc<Live>, TopologyError> {
+        self.link.wait_until_up(self.connect_timeout).await.map_err(|reason| TopologyError::Unavailable { reason })
+    }
+
+    fn desk<'a>(&'a self, live: &'a Live) -> Desk<'a> {
+        Desk { live, within: self.connect_timeout, vhost: self.link.vhost() }
     }
 
     /// Stops taking messages, waits for the confirms of those that were sent, and closes the connection; by force

@@ -1,6 +1,6 @@
 //! What must stand on the broker: looked for at start, and declared if the settings say so.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use lapin::{
     BasicProperties, Channel, ErrorKind, ExchangeKind,
@@ -71,74 +71,58 @@ impl Topology {
         Self { exchanges: route.fixed_exchanges(), addressed_queues: route.fixed_queues(), settings: settings.clone() }
     }
 
-    /// Declares if the settings say so, then looks.
-    pub(super) async fn prepare(
-        &self,
-        live: &Live,
-        within: Duration,
-        vhost: &str,
-    ) -> Result<Vec<TopologyProblem>, TopologyError> {
-        let desk = Desk { live, within, vhost };
+    /// Declares if the settings say so, then looks: everything that is missing, at once.
+    pub(super) async fn prepare(&self, desk: &Desk<'_>) -> Result<Vec<TopologyProblem>, TopologyError> {
         if self.settings.declare {
-            self.declare(&desk).await?;
+            self.declare(desk).await?;
         }
-        self.look(&desk).await
+        let mut problems = Vec::new();
+        for named in self.named() {
+            let answer = self.ask_for(desk, named, true).await?;
+            problems.extend(desk.problem(named, answer));
+        }
+        Ok(problems)
     }
 
     /// Everything that is missing, differs from what the settings declare, or may not be used, at once.
     ///
     /// Nothing is changed: what start-up would declare is no problem while it is missing, and is declared here only where it
     /// stands, which does nothing if it is the same.
-    pub(super) async fn examine(
-        &self,
-        live: &Live,
-        within: Duration,
-        vhost: &str,
-    ) -> Result<Vec<TopologyProblem>, TopologyError> {
-        let desk = Desk { live, within, vhost };
+    pub(super) async fn examine(&self, desk: &Desk<'_>) -> Result<Vec<TopologyProblem>, TopologyError> {
+        let declares = self.settings.declare;
         let mut problems = Vec::new();
-        for name in &self.exchanges {
-            match self.exchange(&desk, name, true).await? {
+        for named in self.named() {
+            match self.ask_for(desk, named, true).await? {
                 Ok(()) => {
-                    if self.settings.declare {
-                        problems.extend(undeclarable(self.exchange(&desk, name, false).await?));
+                    if declares {
+                        problems.extend(undeclarable(self.ask_for(desk, named, false).await?));
                     }
-                    problems.extend(desk.unwritable(name).await?);
+                    if let Named::Exchange(name) = named {
+                        problems.extend(desk.unwritable(name).await?);
+                    }
                 }
-                missing if !self.settings.declare => problems.extend(desk.problem(&exchange(name), missing)),
+                missing if !declares => problems.extend(desk.problem(named, missing)),
                 Err(_) => {}
             }
         }
         if !self.addressed_queues.is_empty() {
             problems.extend(desk.unwritable("").await?);
         }
-        for name in self.queues() {
-            match self.queue(&desk, name, true).await? {
-                Ok(()) if self.settings.declare => {
-                    problems.extend(undeclarable(self.queue(&desk, name, false).await?));
-                }
-                Ok(()) => {}
-                missing if !self.settings.declare => problems.extend(desk.problem(&queue(name), missing)),
-                Err(_) => {}
-            }
-        }
         Ok(problems)
     }
 
     /// Declaring what stands there already changes nothing.
     async fn declare(&self, desk: &Desk<'_>) -> Result<(), TopologyError> {
-        for name in &self.exchanges {
-            self.exchange(desk, name, false).await??;
-        }
-        for name in self.queues() {
-            self.queue(desk, name, false).await??;
+        for named in self.named() {
+            self.ask_for(desk, named, false).await??;
         }
         let Some(bound) = &self.settings.queue else { return Ok(()) };
         let bindings: Vec<_> =
             self.exchanges.iter().flat_map(|e| self.settings.binding_keys.iter().map(move |k| (e, k))).collect();
-        for (exchange_name, key) in bindings {
-            let object = format!("the binding of {} to {} with key {key:?}", queue(bound), exchange(exchange_name));
-            let (bound, source, key) = (short(&object, bound)?, short(&object, exchange_name)?, short(&object, key)?);
+        for (exchange, key) in bindings {
+            let (queue, source) = (Named::Queue(bound), Named::Exchange(exchange));
+            let object = format!("the binding of {queue} to {source} with key {key:?}");
+            let (bound, source, key) = (short(&object, bound)?, short(&object, exchange)?, short(&object, key)?);
             desk.ask(&object, async |channel: &Channel| {
                 channel.queue_bind(bound, source, key, QueueBindOptions::default(), FieldTable::default()).await
             })
@@ -147,67 +131,68 @@ impl Topology {
         Ok(())
     }
 
-    /// Everything that is missing, at once.
-    async fn look(&self, desk: &Desk<'_>) -> Result<Vec<TopologyProblem>, TopologyError> {
-        let mut problems = Vec::new();
-        for name in &self.exchanges {
-            let answer = self.exchange(desk, name, true).await?;
-            problems.extend(desk.problem(&exchange(name), answer));
-        }
-        for name in self.queues() {
-            let answer = self.queue(desk, name, true).await?;
-            problems.extend(desk.problem(&queue(name), answer));
-        }
-        Ok(problems)
-    }
-
-    /// Asks for an exchange as the settings declare it, or, passively, for one of that name.
-    async fn exchange(
+    /// Asks for it as the settings declare it, or, passively, for one of that name.
+    async fn ask_for(
         &self,
         desk: &Desk<'_>,
-        name: &str,
+        named: Named<'_>,
         passive: bool,
     ) -> Result<Result<(), TopologyError>, TopologyError> {
-        let options = ExchangeDeclareOptions { durable: true, passive, ..ExchangeDeclareOptions::default() };
-        let object = exchange(name);
-        let name = short(&object, name)?;
-        desk.ask(&object, async |channel: &Channel| {
-            channel.exchange_declare(name, ExchangeKind::Topic, options, FieldTable::default()).await
-        })
-        .await
+        let object = named.to_string();
+        match named {
+            Named::Exchange(name) => {
+                let options = ExchangeDeclareOptions { durable: true, passive, ..ExchangeDeclareOptions::default() };
+                let name = short(&object, name)?;
+                desk.ask(&object, async |channel: &Channel| {
+                    channel.exchange_declare(name, ExchangeKind::Topic, options, FieldTable::default()).await
+                })
+                .await
+            }
+            Named::Queue(name) => {
+                let parks = Some(name) == self.settings.parking_queue.as_deref();
+                let arguments = queue_arguments(self.settings.single_active_consumer && !parks);
+                let options = QueueDeclareOptions { durable: true, passive, ..QueueDeclareOptions::default() };
+                let name = short(&object, name)?;
+                desk.ask(&object, async |channel: &Channel| {
+                    channel.queue_declare(name, options, arguments).await.map(|_| ())
+                })
+                .await
+            }
+        }
     }
 
-    /// As [`Self::exchange`].
-    async fn queue(
-        &self,
-        desk: &Desk<'_>,
-        name: &str,
-        passive: bool,
-    ) -> Result<Result<(), TopologyError>, TopologyError> {
-        let single = self.settings.single_active_consumer && Some(name) != self.settings.parking_queue.as_deref();
-        let object = queue(name);
-        let name = short(&object, name)?;
-        let options = QueueDeclareOptions { durable: true, passive, ..QueueDeclareOptions::default() };
-        desk.ask(&object, async |channel: &Channel| {
-            channel.queue_declare(name, options, queue_arguments(single)).await.map(|_| ())
-        })
-        .await
-    }
-
-    fn queues(&self) -> Vec<&String> {
+    fn named(&self) -> Vec<Named<'_>> {
         let own = self.settings.queue.iter().chain(&self.settings.parking_queue);
-        let mut names: Vec<_> = self.addressed_queues.iter().chain(own).collect();
-        names.sort_unstable();
-        names.dedup();
-        names
+        let mut queues: Vec<&str> = self.addressed_queues.iter().chain(own).map(String::as_str).collect();
+        queues.sort_unstable();
+        queues.dedup();
+        let exchanges = self.exchanges.iter().map(|name| Named::Exchange(name));
+        exchanges.chain(queues.into_iter().map(Named::Queue)).collect()
+    }
+}
+
+/// What the settings name on the broker.
+#[derive(Debug, Clone, Copy)]
+enum Named<'a> {
+    Exchange(&'a str),
+    Queue(&'a str),
+}
+
+impl fmt::Display for Named<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exchange(name) => write!(f, "exchange {name:?}"),
+            Self::Queue(name) => write!(f, "queue {name:?}"),
+        }
     }
 }
 
 /// Asks the broker, each question on a channel of its own: a refusal closes it.
-struct Desk<'a> {
-    live: &'a Live,
-    within: Duration,
-    vhost: &'a str,
+pub(super) struct Desk<'a> {
+    pub(super) live: &'a Live,
+    /// How long an answer may take.
+    pub(super) within: Duration,
+    pub(super) vhost: &'a str,
 }
 
 impl Desk<'_> {
@@ -242,7 +227,7 @@ impl Desk<'_> {
     /// and reaches no queue.
     async fn unwritable(&self, name: &str) -> Result<Option<TopologyProblem>, TopologyError> {
         let unavailable = |reason| TopologyError::Unavailable { reason };
-        let object = exchange(name);
+        let object = Named::Exchange(name).to_string();
         let name = short(&object, name)?;
         let channel = self.live.open_confirming_channel(self.within).await.map_err(unavailable)?;
         let properties = BasicProperties::default().with_expiration("never".into());
@@ -263,7 +248,7 @@ impl Desk<'_> {
         })
     }
 
-    fn problem(&self, object: &str, answer: Result<(), TopologyError>) -> Option<TopologyProblem> {
+    fn problem(&self, named: Named<'_>, answer: Result<(), TopologyError>) -> Option<TopologyProblem> {
         let TopologyError::Refused { reason, .. } = answer.err()? else { return None };
         let (problem, cure) = if reason.starts_with("NOT_FOUND") {
             let problem = format!("it does not exist in virtual host {:?}", self.vhost);
@@ -271,7 +256,7 @@ impl Desk<'_> {
         } else {
             (reason, "grant the user of outbound.amqp.url access to it".to_owned())
         };
-        Some(TopologyProblem { object: object.to_owned(), problem, cure })
+        Some(TopologyProblem { object: named.to_string(), problem, cure })
     }
 }
 
@@ -336,14 +321,6 @@ fn queue_arguments(single_active_consumer: bool) -> FieldTable {
 fn short(object: &str, name: &str) -> Result<ShortString, TopologyError> {
     ShortString::try_new(name)
         .map_err(|error| TopologyError::Refused { object: object.to_owned(), reason: error.to_string() })
-}
-
-fn exchange(name: &str) -> String {
-    format!("exchange {name:?}")
-}
-
-fn queue(name: &str) -> String {
-    format!("queue {name:?}")
 }
 
 #[cfg(test)]

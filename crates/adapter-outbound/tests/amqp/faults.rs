@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use adapter_outbound::OutboxMessagePublishAdapter;
+use adapter_outbound::{OutboundSettings, OutboxMessagePublishAdapter};
 use application_core::{
     outbox::{FailureClass, OutboxEvent, Payload, PublishFailure},
     ports::{MessagePublishPort, ReadinessCheck},
@@ -68,6 +68,16 @@ async fn quorum_queue(stage: &Stage, exchange: &str) -> String {
     let mut arguments = FieldTable::default();
     argument(&mut arguments, "x-queue-type", AMQPValue::LongString("quorum".into()));
     stage.queue_with("q", exchange, "#", arguments).await
+}
+
+/// A proxy before the broker, and settings that lead through it.
+async fn through_a_proxy(stage: &Stage, exchange: &str) -> (Proxy, OutboundSettings) {
+    let mut url = Url::parse(&stage.url).unwrap();
+    let proxy = Proxy::to(url.host_str().unwrap(), url.port().unwrap()).await;
+    url.set_host(Some("127.0.0.1")).unwrap();
+    url.set_port(Some(proxy.port)).unwrap();
+    let settings = settings(url.as_str(), exchange, "k");
+    (proxy, settings)
 }
 
 /// Case B28.
@@ -292,11 +302,7 @@ async fn a_connection_cut_between_write_and_confirm_a_hundred_times_loses_nothin
     let stage = Stage::shared("cut").await;
     let exchange = stage.exchange("e").await;
     let queue = stage.queue("q", &exchange, "#").await;
-    let mut url = Url::parse(&stage.url).unwrap();
-    let proxy = Proxy::to(url.host_str().unwrap(), url.port().unwrap()).await;
-    url.set_host(Some("127.0.0.1")).unwrap();
-    url.set_port(Some(proxy.port)).unwrap();
-    let mut settings = settings(url.as_str(), &exchange, "k");
+    let (proxy, mut settings) = through_a_proxy(&stage, &exchange).await;
     settings.amqp.reconnect_first_pause = Duration::from_millis(10);
     settings.amqp.reconnect_longest_pause = Duration::from_millis(20);
     let publisher = stage.publisher(&settings).await;
@@ -324,16 +330,45 @@ async fn a_connection_cut_between_write_and_confirm_a_hundred_times_loses_nothin
     assert_eq!(in_queue, confirmed);
 }
 
+/// Case B31, at its worst: each time the broker has all messages, and not one of its confirms comes back.
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_whose_confirms_are_cut_off_a_hundred_times_count_as_failed_and_are_lost_nowhere() {
+    const CUTS: usize = 100;
+    let stage = Stage::shared("unheard").await;
+    let exchange = stage.exchange("e").await;
+    let queue = stage.queue("q", &exchange, "#").await;
+    let (proxy, settings) = through_a_proxy(&stage, &exchange).await;
+    let publisher = stage.publisher(&settings).await;
+    let batch = events(20, "Load");
+    for _ in 0..CUTS {
+        // The connection of this round has its channel open.
+        publish_until_confirmed(&publisher, &event("Before")).await;
+        let all = stage.messages(&queue).await + 20;
+        proxy.swallow_answers(true);
+        let cutting = async {
+            eventually("the broker has all messages", async || stage.messages(&queue).await >= all).await;
+            proxy.cut();
+        };
+        let (fates, ()) = tokio::join!(publish_all(&publisher, &batch), cutting);
+        proxy.swallow_answers(false);
+        assert!(fates.iter().all(|(_, fate)| class(fate) == Some(FailureClass::Unavailable)), "{fates:?}");
+    }
+    for event in &batch {
+        publish_until_confirmed(&publisher, event).await;
+    }
+    let counts = stage.count_all(&queue).await;
+    for event in &batch {
+        let count = counts.get(&event.id.as_uuid()).copied().unwrap_or_default();
+        assert!(count > CUTS, "{count} times {}", event.id);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn confirms_that_never_come_are_resolved_in_time_and_silence_ends_the_connection() {
     let stage = Stage::shared("silence").await;
     let exchange = stage.exchange("e").await;
     stage.queue("q", &exchange, "#").await;
-    let mut url = Url::parse(&stage.url).unwrap();
-    let proxy = Proxy::to(url.host_str().unwrap(), url.port().unwrap()).await;
-    url.set_host(Some("127.0.0.1")).unwrap();
-    url.set_port(Some(proxy.port)).unwrap();
-    let mut settings = settings(url.as_str(), &exchange, "k");
+    let (proxy, mut settings) = through_a_proxy(&stage, &exchange).await;
     settings.amqp.confirm_timeout = Duration::from_millis(700);
     settings.amqp.heartbeat = Duration::from_secs(1);
     settings.amqp.connect_timeout = Duration::from_secs(1);

@@ -18,7 +18,8 @@ use tokio::{
 pub(crate) struct Proxy {
     pub(crate) port: u16,
     cut: broadcast::Sender<()>,
-    black_hole: Arc<AtomicBool>,
+    requests_lost: Arc<AtomicBool>,
+    answers_lost: Arc<AtomicBool>,
 }
 
 impl Proxy {
@@ -26,20 +27,23 @@ impl Proxy {
     pub(crate) async fn to(host: &str, port: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let own = listener.local_addr().unwrap().port();
-        let (cut, black_hole) = (broadcast::Sender::new(16), Arc::new(AtomicBool::new(false)));
+        let cut = broadcast::Sender::new(16);
+        let (requests_lost, answers_lost) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
         let target = (host.to_owned(), port);
-        let (signal, swallow) = (cut.clone(), Arc::clone(&black_hole));
+        let (signal, to_server, to_client) = (cut.clone(), Arc::clone(&requests_lost), Arc::clone(&answers_lost));
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let Ok(server) = TcpStream::connect(target.clone()).await else { continue };
                 let (client_read, client_write) = client.into_split();
                 let (server_read, server_write) = server.into_split();
-                for (from, to) in [(client_read, server_write), (server_read, client_write)] {
-                    tokio::spawn(pump(from, to, signal.subscribe(), Arc::clone(&swallow)));
+                for (from, to, lost) in
+                    [(client_read, server_write, &to_server), (server_read, client_write, &to_client)]
+                {
+                    tokio::spawn(pump(from, to, signal.subscribe(), Arc::clone(lost)));
                 }
             }
         });
-        Self { port: own, cut, black_hole }
+        Self { port: own, cut, requests_lost, answers_lost }
     }
 
     /// Ends all connections, both ways, whatever is on its way.
@@ -50,7 +54,13 @@ impl Proxy {
 
     /// Swallows everything from now on, or no more; connections stay open.
     pub(crate) fn swallow(&self, everything: bool) {
-        self.black_hole.store(everything, Ordering::SeqCst);
+        self.requests_lost.store(everything, Ordering::SeqCst);
+        self.swallow_answers(everything);
+    }
+
+    /// Swallows what the broker says from now on, or no more; what it is told arrives.
+    pub(crate) fn swallow_answers(&self, all: bool) {
+        self.answers_lost.store(all, Ordering::SeqCst);
     }
 }
 
@@ -58,7 +68,7 @@ async fn pump(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
     mut cut: broadcast::Receiver<()>,
-    swallow: Arc<AtomicBool>,
+    lost: Arc<AtomicBool>,
 ) {
     let mut buffer = vec![0; 16 * 1_024];
     loop {
@@ -67,7 +77,7 @@ async fn pump(
             _ = cut.recv() => return,
         };
         let Ok(count @ 1..) = read else { return };
-        if !swallow.load(Ordering::SeqCst) && to.write_all(&buffer[..count]).await.is_err() {
+        if !lost.load(Ordering::SeqCst) && to.write_all(&buffer[..count]).await.is_err() {
             return;
         }
     }

@@ -121,6 +121,12 @@ impl Stage {
         name
     }
 
+    /// How many messages wait in a queue.
+    pub(crate) async fn messages(&self, queue: &str) -> u32 {
+        let options = QueueDeclareOptions { durable: true, passive: true, ..QueueDeclareOptions::default() };
+        self.channel.queue_declare(queue.into(), options, FieldTable::default()).await.unwrap().message_count()
+    }
+
     /// Takes everything out of a queue.
     pub(crate) async fn take_all(&self, queue: &str) -> Vec<Delivery> {
         // A channel of its own: the connection may be a new one after a restart.

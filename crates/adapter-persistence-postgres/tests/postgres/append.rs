@@ -174,6 +174,42 @@ async fn the_second_of_two_overlapping_appends_to_one_aggregate_waits_for_the_fi
     assert_eq!(run.events.iter().map(|event| event.id).collect::<Vec<_>>(), [early.id(), late.id()]);
 }
 
+/// Case O3, with a writer that knows nothing of lanes: its transaction waits for an open append, and holds up the next one.
+#[tokio::test]
+async fn a_plain_insert_waits_for_an_open_append_to_its_aggregate_and_an_append_for_an_open_plain_insert() {
+    const WAITING: &str = "SELECT EXISTS (SELECT FROM pg_stat_activity \
+         WHERE datname = current_database() AND wait_event_type = 'Lock')";
+    let fixture = Fixture::new("mixed").await;
+    let (early, foreign, late) = (event("a"), fresh_id(), event("a"));
+    let mut appending = fixture.work.begin().await.expect("begun");
+    fixture.events.append(&mut appending, std::slice::from_ref(&early)).await.expect("appended");
+    let mut writer = fixture.sql().await;
+    let inserting = tokio::spawn(async move {
+        writer.execute("BEGIN").await;
+        let insert = format!(
+            "INSERT INTO outbox_event (id, aggregate_type, aggregate_id, event_type, payload) \
+             VALUES ('{foreign}', 'order', 'a', 'Foreign', '1')"
+        );
+        writer.execute(&insert).await;
+        writer
+    });
+    let mut sql = fixture.sql().await;
+    sql.wait_for("the plain INSERT waits", WAITING).await;
+    fixture.work.commit(appending).await.expect("committed");
+    let mut writer = inserting.await.expect("inserted");
+    let (work, outbox, appended) = (fixture.work.clone(), fixture.events.clone(), late.clone());
+    let second = tokio::spawn(async move {
+        let mut tx = work.begin().await.expect("begun");
+        outbox.append(&mut tx, &[appended]).await.expect("appended");
+        work.commit(tx).await.expect("committed");
+    });
+    sql.wait_for("the append waits", WAITING).await;
+    writer.execute("COMMIT").await;
+    second.await.expect("ended");
+    assert_eq!(fixture.claim().await.ids(), [early.id(), foreign, late.id()]);
+    fixture.assert_lanes_are_sound().await;
+}
+
 #[tokio::test]
 async fn two_transactions_that_append_to_the_same_aggregates_in_opposite_order_do_not_deadlock() {
     let fixture = Fixture::new("deadlock").await;

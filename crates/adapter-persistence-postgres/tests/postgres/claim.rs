@@ -9,16 +9,24 @@ use application_core::{
 
 use super::support::{Fixture, event, events, ids, request};
 
+/// Case O2: the first relay stalls with half of an aggregate, and the second looks in both ways that there are.
 #[tokio::test]
 async fn a_claimed_event_is_invisible_to_a_second_relay() {
     let fixture = Fixture::new("claim").await;
-    let appended = events("a", 3);
+    let appended = events("a", 10);
+    let (first_half, second_half) = appended.split_at(5);
     fixture.append(&appended).await;
-    let first = fixture.claim().await;
-    assert_eq!(first.ids(), ids(&appended));
-    assert_eq!(fixture.status(appended[0].id()).await, "IN_FLIGHT");
-    assert_eq!(fixture.claim().await.runs, []);
+    let batch = || ClaimRequest { max_events: 5, ..request() };
+    let first = fixture.claim_as(batch()).await;
+    assert_eq!(first.ids(), ids(first_half));
+    assert_eq!(fixture.status(first_half[0].id()).await, "IN_FLIGHT");
+    for scope in [ClaimScope::Due, ClaimScope::Overdue] {
+        assert_eq!(fixture.claim_as(ClaimRequest { scope, ..batch() }).await.runs, [], "{scope:?}");
+    }
     fixture.store.acknowledge(first.token, &first.confirmed()).await.expect("settled");
+    let second = fixture.claim_as(batch()).await;
+    assert_eq!(second.ids(), ids(second_half));
+    fixture.store.acknowledge(second.token, &second.confirmed()).await.expect("settled");
     assert_eq!(fixture.claim().await.runs, [], "everything is published");
     fixture.assert_lanes_are_sound().await;
 }
@@ -121,6 +129,20 @@ async fn a_lane_that_an_appender_holds_is_passed_by_and_had_by_waiting_for_it() 
     assert_eq!(runs[0].events.len(), 2, "it misses nothing of what the appender committed");
 }
 
+/// Refuses to write a claim or to settle an event at any isolation level but the relay's own.
+const READ_COMMITTED_ALONE: &str = "CREATE FUNCTION refuse_other_levels() RETURNS trigger LANGUAGE plpgsql AS $$ \
+     BEGIN \
+         IF current_setting('transaction_isolation') <> 'read committed' THEN \
+             RAISE EXCEPTION 'at isolation level %', current_setting('transaction_isolation'); \
+         END IF; \
+         RETURN NEW; \
+     END $$; \
+     CREATE TRIGGER refuse_other_levels BEFORE INSERT ON outbox_claim \
+        FOR EACH ROW EXECUTE FUNCTION refuse_other_levels(); \
+     CREATE TRIGGER refuse_other_levels BEFORE UPDATE ON outbox_event \
+        FOR EACH ROW EXECUTE FUNCTION refuse_other_levels()";
+
+/// Case P49.
 #[tokio::test]
 async fn relays_work_whatever_isolation_level_the_database_defaults_to() {
     for level in ["repeatable read", "serializable"] {
@@ -132,6 +154,7 @@ async fn relays_work_whatever_isolation_level_the_database_defaults_to() {
             .await
             .execute(&format!("ALTER DATABASE {name} SET default_transaction_isolation = '{level}'"))
             .await;
+        fixture.sql().await.execute(READ_COMMITTED_ALONE).await;
         let fixture2 = adapter_persistence_postgres::Database::connect(&fixture.settings).await.expect("a pool");
         let work = adapter_persistence_postgres::PostgresUnitOfWork::new(fixture2.clone());
         let mut tx = work.begin().await.expect("begun");

@@ -1,18 +1,22 @@
 //! Reap and clean up: what comes back, what dies, what is removed, and by whom.
 
-use std::time::Duration;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use application_core::{
     outbox::{AggregateType, HolderName},
     ports::{
-        LeaderTerm, LeadershipPort, OutboxAppendPort, OutboxMaintenancePort, OutboxOperationsPort, OutboxStatistics,
-        OutboxStatisticsPort, OutboxStorePort, ReapReport, ReapRequest, UnitOfWork,
+        LeaderTerm, LeadershipPort, NoObserver, OutboxAppendPort, OutboxMaintenancePort, OutboxOperationsPort,
+        OutboxStatistics, OutboxStatisticsPort, OutboxStorePort, ReapReport, ReapRequest, UnitOfWork,
     },
+    usecases::ReapOutboxUseCase,
 };
 
-use adapter_persistence_postgres::PostgresLeadership;
+use adapter_persistence_postgres::{OutboxReaper, PostgresLeadership};
 
-use super::support::{Claim, Fixture, event, event_of, events, ids};
+use super::support::{Claim, Fixture, PATIENCE, event, event_of, events, ids};
 
 fn reap() -> ReapRequest {
     ReapRequest { max_claims: 10, dead_after_expiries: 10, skip_types: vec![] }
@@ -55,17 +59,21 @@ async fn a_relay_that_dies_with_five_thousand_leases_gets_nothing_stuck() {
     let mut sql = fixture.sql().await;
     let claims = sql.execute(all).await;
 
-    // One period of the reaper: it calls again as long as a call was full.
-    let (mut lanes, mut calls) = (0, 0);
-    loop {
-        let report = fixture.reaper.reap(&reap()).await.expect("reaped");
-        (lanes, calls) = (lanes + report.lanes, calls + 1);
-        if report.claims < reap().max_claims {
-            break;
-        }
-    }
-    assert_eq!((lanes, sql.one::<i64>("SELECT count(*) FROM outbox_claim").await), (LANES, 0), "{claims} in {calls}");
-    assert_eq!(sql.one::<i64>("SELECT count(*) FROM outbox_event_state WHERE status = 'IN_FLIGHT'").await, 0);
+    let before = fixture.events.statistics().await.expect("read");
+    assert_eq!((before.in_flight, before.oldest_in_flight_age.is_some()), (u64::from(LANES), true));
+
+    // What a process does once in a period of the reaper, a few claims a call.
+    let reaper = ReapOutboxUseCase::new(
+        Arc::new(OutboxReaper::new(fixture.database.clone())),
+        Arc::new(NoObserver),
+        ReapRequest { max_claims: 7, ..reap() },
+    );
+    let report = reaper.run_once().await.expect("reaped");
+    assert!(claims > 7, "{claims} claims need more than one call");
+    assert_eq!((u64::from(report.claims), report.lanes, report.postponed), (claims, LANES, 0));
+    assert_eq!(sql.one::<i64>("SELECT count(*) FROM outbox_claim").await, 0);
+    let after = fixture.events.statistics().await.expect("read");
+    assert_eq!((after.in_flight, after.oldest_in_flight_age), (0, None));
     let mut again = std::collections::BTreeSet::new();
     while again.len() < one_each.len() {
         let claim = fixture.claim().await;
@@ -271,13 +279,22 @@ async fn the_figures_tell_each_event_once_and_in_its_status() {
     assert!(figures.oldest_in_flight_age.is_some());
 }
 
+/// Case P51: the age is that of the snapshot that is held, which grows, and not that of whoever happens to look.
 #[tokio::test]
 async fn a_snapshot_that_is_held_shows_in_the_figures() {
+    const GROWN_BY: Duration = Duration::from_millis(300);
     let fixture = Fixture::new("snapshot").await;
+    let age = async || fixture.events.statistics().await.expect("read").oldest_snapshot_age;
     let mut holder = fixture.sql().await;
     holder.execute("BEGIN ISOLATION LEVEL REPEATABLE READ").await;
     holder.rows("SELECT 1").await;
-    let figures = fixture.events.statistics().await.expect("read");
-    assert!(figures.oldest_snapshot_age.is_some());
+    let first = age().await.expect("a snapshot is held");
+    let deadline = Instant::now() + PATIENCE;
+    while age().await < Some(first + GROWN_BY) {
+        assert!(Instant::now() < deadline, "the snapshot grows no older");
+    }
     holder.execute("ROLLBACK").await;
+    while age().await >= Some(first + GROWN_BY) {
+        assert!(Instant::now() < deadline, "a snapshot that is over is still told");
+    }
 }

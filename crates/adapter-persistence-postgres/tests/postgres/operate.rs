@@ -317,37 +317,61 @@ async fn an_event_behind_another_says_behind_which() {
     assert_eq!(fixture.events.content(fresh_id()).await.expect("read"), None);
 }
 
-/// Scans of the whole event table so far, once every session of the pool has told its counts, which it does at its end.
-async fn full_scans(fixture: &Fixture, database: &Database) -> i64 {
+/// How often the event table was read from end to end so far, and how many rows its indexes led to, once every session of
+/// the pool has told its counts, which it does at its end.
+async fn reads(fixture: &Fixture, database: &Database) -> (i64, i64) {
     database.close().await;
     let mut sql = fixture.sql().await;
     let gone = "SELECT count(*) = 0 FROM pg_stat_activity \
          WHERE datname = current_database() AND application_name = 'adapter test'";
     sql.wait_for("the pool's sessions have ended", gone).await;
-    sql.one("SELECT seq_scan FROM pg_stat_user_tables WHERE relname = 'outbox_event'").await
+    let counted = |column: &str| format!("SELECT {column} FROM pg_stat_user_tables WHERE relname = 'outbox_event'");
+    (sql.one(&counted("seq_scan")).await, sql.one(&counted("idx_tup_fetch")).await)
 }
 
+/// Case P42.
 #[tokio::test]
 async fn lists_of_troubled_and_leased_events_read_no_table_from_end_to_end() {
+    const EVENTS: i64 = 20_000;
     let fixture = Fixture::new("plans").await;
     let mut sql = fixture.sql().await;
-    sql.execute(
+    sql.execute(&format!(
         "INSERT INTO outbox_event (id, aggregate_type, aggregate_id, event_type, payload) \
-         SELECT gen_random_uuid(), 'order', (n % 500)::text, 'Many', '1' FROM generate_series(1, 20000) n",
+         SELECT gen_random_uuid(), 'order', (n % 500)::text, 'Many', '1' FROM generate_series(1, {EVENTS}) n",
+    ))
+    .await;
+    // Three aggregates are blocked.
+    sql.execute(
+        "UPDATE outbox_event SET status = 'DEAD', attempts = 3 WHERE sequence IN ( \
+             SELECT min(sequence) FROM outbox_event WHERE aggregate_id IN ('1', '2', '3') GROUP BY aggregate_id); \
+         UPDATE outbox_lane SET due_at = NULL WHERE lane IN ( \
+             SELECT lane FROM outbox_event WHERE status = 'DEAD')",
     )
     .await;
     publish_all(&fixture).await;
     sql.execute("ANALYZE outbox_event").await;
-    let before = full_scans(&fixture, &fixture.database).await;
+    // What this session has read is told now, and not later on.
+    sql.rows("SELECT pg_stat_force_next_flush()").await;
+    let begun = reads(&fixture, &fixture.database).await;
+
     let database = Database::connect(&fixture.settings).await.expect("a pool");
     let repository = OutboxEventRepository::new(database.clone());
-    for status in [OutboxEventStatus::Dead, OutboxEventStatus::Failed, OutboxEventStatus::InFlight] {
+    for (status, found) in [(OutboxEventStatus::Dead, 3), (OutboxEventStatus::Failed, 0)] {
         let filter = EventFilter { status: Some(status), limit: 10, ..EventFilter::default() };
-        repository.list(&filter).await.expect("read");
+        assert_eq!(repository.list(&filter).await.expect("read").len(), found, "{status}");
     }
     repository.list(&EventFilter { limit: 10, ..EventFilter::default() }).await.expect("read");
-    repository.blocked(10).await.expect("read");
-    repository.statistics().await.expect("read");
+    assert_eq!(repository.blocked(10).await.expect("read").len(), 3);
     repository.find(fresh_id()).await.expect("read");
-    assert_eq!(full_scans(&fixture, &database).await, before);
+    let listed = reads(&fixture, &database).await;
+    assert_eq!(listed.0, begun.0);
+    // An index that is walked from end to end is no better than the table.
+    assert!(listed.1 - begun.1 < EVENTS / 10, "{} rows", listed.1 - begun.1);
+
+    let database = Database::connect(&fixture.settings).await.expect("a pool");
+    let repository = OutboxEventRepository::new(database.clone());
+    let filter = EventFilter { status: Some(OutboxEventStatus::InFlight), limit: 10, ..EventFilter::default() };
+    repository.list(&filter).await.expect("read");
+    repository.statistics().await.expect("read");
+    assert_eq!(reads(&fixture, &database).await.0, begun.0);
 }

@@ -178,17 +178,21 @@ fn a_command_on_a_page_that_is_none_is_found() {
     assert_eq!(found, [(block.clone(), wrong_option), (block, None), (page, wrong_command)]);
 }
 
+/// Under the program's name, and under one of two words as a clone may have: a shell's function has no `-` in its name.
 #[test]
 fn completions_and_the_manual_know_every_command() {
-    let mut script = Vec::new();
-    clap_complete::generate(clap_complete::Shell::Bash, &mut Cli::described(), "app", &mut script);
-    let script = String::from_utf8(script).unwrap().replace("__subcmd__", "__");
-    let folder = tempfile::tempdir().unwrap();
-    clap_mangen::generate_to(Cli::described(), folder.path()).unwrap();
-    for (name, _) in leaves(&Cli::described(), "app") {
-        assert!(script.contains(&name.replace(' ', "__")), "{name} in the completions");
-        let page = folder.path().join(format!("{}.1", name.replace(' ', "-")));
-        assert!(page.is_file(), "{}", page.display());
+    for program in ["app", "two-words"] {
+        let described = || Cli::described().name(program).bin_name(program);
+        let mut script = Vec::new();
+        clap_complete::generate(clap_complete::Shell::Bash, &mut described(), program, &mut script);
+        let script = String::from_utf8(script).unwrap().replace("__subcmd__", "__");
+        let folder = tempfile::tempdir().unwrap();
+        clap_mangen::generate_to(described(), folder.path()).unwrap();
+        for (name, _) in leaves(&described(), program) {
+            assert!(script.contains(&name.replace([' ', '-'], "__")), "{name} in the completions");
+            let page = folder.path().join(format!("{}.1", name.replace(' ', "-")));
+            assert!(page.is_file(), "{}", page.display());
+        }
     }
 }
 

@@ -764,6 +764,25 @@ mod leasing {
         assert_eq!(round(&relay).await, worked(1, 0));
     }
 
+    /// Case L22: time passes and no timer fires, as when the threads of the runtime stand still.
+    #[tokio::test(start_paused = true)]
+    async fn threads_that_stand_still_until_the_lease_may_be_over_send_nothing_more() {
+        let run = run(1, 3);
+        let mut store = store_with(std::slice::from_ref(&run));
+        expect_release(&mut store, vec![start_of(&run, 1)], Duration::ZERO);
+        let clock = TestClock::new();
+        let still = Arc::clone(&clock);
+        let mut publisher = MockMessagePublishPort::new();
+        publisher.expect_availability().return_const(Availability::Available);
+        publisher.expect_destination().returning(|_| Ok(Destination::new("orders")));
+        publisher.expect_publish().times(1).returning(move |_| {
+            still.skip(LEASE.saturating_sub(MARGIN));
+            Ok(())
+        });
+        let relay = observed_relay(store, Arc::new(publisher), policy(), clock, Arc::new(NoObserver));
+        assert_eq!(round(&relay).await, worked(3, 1));
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_claim_that_is_gone_is_sent_no_further() {
         let long = run(1, 4);
