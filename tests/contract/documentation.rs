@@ -95,7 +95,7 @@ fn settings_on_the_pages_can_be_used() {
         let settings: Settings = toml::from_str(text).unwrap_or_else(|error| panic!("{error} in\n{text}"));
         assert_eq!(settings.problems(), [], "{text}");
     }
-    assert_eq!(blocks, 3, "blocks of settings");
+    assert_eq!(blocks, 4, "blocks of settings");
 }
 
 /// The value behind the only line of the manifests that begins so.
