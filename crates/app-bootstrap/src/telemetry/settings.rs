@@ -59,8 +59,9 @@ impl OtlpSettings {
                 let bound = "this binary cannot export traces: build it with the feature `otlp`, or leave the key out";
                 problems.push(SettingProblem::new("endpoint", "set", bound));
             } else if let Err(bound) = collector(endpoint) {
-                // Credentials would stand before an @.
-                let shown = if endpoint.contains('@') { "a URL with an @".to_owned() } else { format!("{endpoint:?}") };
+                // What stands before an @ or in a query may be secret.
+                let is_secret = endpoint.contains(['@', '?', '#']);
+                let shown = if is_secret { "a URL that is not shown".to_owned() } else { format!("{endpoint:?}") };
                 problems.push(SettingProblem::new("endpoint", shown, bound));
             }
         }
@@ -128,7 +129,7 @@ mod tests {
             "localhost:4318",
             "https://host",
             "http://user:hush@host",
-            "http://h/?key=1",
+            "http://h/?key=hush",
             "http://h/#x",
             "grpc://h",
         ] {
