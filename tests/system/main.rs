@@ -12,4 +12,5 @@ mod relays;
 mod runbooks;
 mod sample_routes;
 mod stopping;
+mod traces;
 mod world;

@@ -105,7 +105,7 @@ pub fn run(root: &Path, options: Options) -> Result<u8, Error> {
         let targets = SLOW_TESTS.join(", ");
         runner.leave_out(&format!("test targets {targets}, the tests through PgBouncer and the build of `app` alone"));
     } else {
-        // The features that tests join in can hide one that the service lacks.
+        // The features that tests join in can hide one that the service lacks; without `otlp` it is built nowhere else.
         runner.step("app alone", |live| live.run(with(root, &["check", "--package", "app-bootstrap"])));
     }
     Ok(runner.finish())

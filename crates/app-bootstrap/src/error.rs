@@ -8,7 +8,11 @@ use adapter_outbound::OutboundSetupError;
 use adapter_persistence_postgres::{History, MigrateError, SequenceError};
 use application_core::{outbox::InvalidBackoff, ports::StoreError, usecases::OperateError};
 
-use crate::{settings::SettingsError, shutdown::SignalError, telemetry::MetricsError};
+use crate::{
+    settings::SettingsError,
+    shutdown::SignalError,
+    telemetry::{MetricsError, TracesError},
+};
 
 /// Everything that ends the process early; the chain of causes is for the operator.
 #[derive(Debug, thiserror::Error)]
@@ -89,6 +93,9 @@ pub enum BootstrapError {
     /// Metrics cannot be recorded.
     #[error("metrics cannot be recorded")]
     Metrics(#[from] MetricsError),
+    /// Traces cannot be exported.
+    #[error("traces cannot be exported")]
+    Traces(#[from] TracesError),
     /// Signals cannot be listened to.
     #[error("the process cannot be stopped in order")]
     Signals(#[from] SignalError),

@@ -3,6 +3,7 @@
 //! # Invariants
 //! - This crate alone knows every adapter; it holds no rule of its own (`cargo xtask arch`).
 //! - A bounded context is known to one file and one line: [`contexts`] registers it.
+//! - Nothing else knows OpenTelemetry: ports and routes are wrapped in spans here (feature `otlp`, ADR 14).
 //!
 //! # Adding a setting
 //! 1. Add the field with its bounds to the struct of its section: an adapter's own, or one in `settings/`.
@@ -13,6 +14,7 @@ pub mod cli;
 pub mod clock;
 pub mod contexts;
 pub mod error;
+mod outage;
 pub mod outbox_config;
 pub mod scheduler;
 pub mod settings;

@@ -25,7 +25,7 @@ use crate::{
     clock::{SystemClock, SystemRandom},
     scheduler::{MaintenanceLeader, OutboxRelayScheduler},
     settings::{ContradictionCheck, Settings},
-    telemetry::OutboxMetrics,
+    telemetry::{OutboxMetrics, traces},
     wakeup::RelayWakeup,
 };
 
@@ -77,7 +77,8 @@ impl<'a> OutboxConfig<'a> {
     /// Runs a change and its events in one transaction, and wakes the relay.
     #[must_use]
     pub fn transactional(&self) -> Arc<Transactional<PgTransaction>> {
-        Arc::new(Transactional::new(self.unit_of_work(), self.repository(), self.wakeup_port()))
+        let outbox = traces::append(self.settings, self.repository());
+        Arc::new(Transactional::new(self.unit_of_work(), outbox, self.wakeup_port()))
     }
 
     /// The inbox of this process's consumers.
@@ -97,7 +98,7 @@ impl<'a> OutboxConfig<'a> {
         let call_limit = self.settings.database.statement_timeout + self.settings.database.client_margin * 4;
         let use_case = PublishPendingOutboxEventsUseCase::new(
             Arc::new(OutboxStoreAdapter::new(Arc::new(claims), call_limit)),
-            publisher,
+            traces::publisher(self.settings, publisher),
             Self::clock(),
             Self::random(),
             Self::observer(),

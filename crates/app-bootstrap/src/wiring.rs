@@ -27,7 +27,7 @@ use crate::{
     scheduler::{Periodic, RelayEnd},
     settings::Settings,
     shutdown::{EXIT_NOT_DRAINED, drain},
-    telemetry::{ConsumerMetrics, install_metrics, record_availability, record_pool},
+    telemetry::{ConsumerMetrics, install_metrics, record_availability, record_pool, traces},
     wakeup::RelayWakeup,
 };
 
@@ -112,6 +112,7 @@ impl Process {
             }
         }
         self.run_consumer(only_handler(handlers)?)?;
+        let routes = traces::routes(&self.settings, routes);
         let http = &self.settings.http;
         let server = bind("service", http.listen).await.map_err(|source| listen_error("http.listen", source))?;
         let limits = ServerLimits {
@@ -195,7 +196,7 @@ impl Process {
             handler,
         );
         let parts = ConsumerParts {
-            handler: Arc::new(handler),
+            handler: traces::handler(&self.settings, Arc::new(handler)),
             parking: inbox,
             clock: OutboxConfig::clock(),
             random: OutboxConfig::random(),

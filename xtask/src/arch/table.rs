@@ -113,16 +113,15 @@ pub const HOMES: &[Home] = &[
         external: "lapin",
         homes: &["adapter-inbound", "adapter-outbound", "test-support", "system-tests", "benchmarks"],
     },
-    // Cryptography of our own stands in one place; TLS brings its own.
-    Home { external: "ring", homes: &["adapter-outbound"] },
-    Home { external: "axum", homes: &["adapter-inbound", "app-bootstrap", CONTEXT] },
+    // The system tests have a collector of traces of their own.
+    Home { external: "axum", homes: &["adapter-inbound", "app-bootstrap", CONTEXT, "system-tests"] },
     Home { external: "tower-http", homes: &["adapter-inbound", "app-bootstrap", CONTEXT] },
     // The webhook publisher and the receiver that tests it; a server of the inbound adapter.
     Home { external: "hyper", homes: &["adapter-inbound", "adapter-outbound", "test-support"] },
     Home { external: "hyper-util", homes: &["adapter-inbound", "adapter-outbound", "test-support"] },
     Home { external: "hyper-rustls", homes: &["adapter-outbound"] },
     Home { external: "rustls", homes: &["adapter-outbound"] },
-    // Signatures of webhooks; a page of the guides verifies one.
+    // Cryptography of our own stands in one place; a page of the guides verifies a webhook's signature.
     Home { external: "ring", homes: &["adapter-outbound", "test-support", "system-tests"] },
     // Schemas are derived where events are declared; the system tests plant events of their own.
     Home { external: "schemars", homes: &[EVENTS, CONTEXT, "system-tests"] },
@@ -134,6 +133,13 @@ pub const HOMES: &[Home] = &[
     Home { external: "metrics", homes: &["app-bootstrap"] },
     Home { external: "metrics-exporter-prometheus", homes: &["app-bootstrap"] },
     Home { external: "tracing-subscriber", homes: &["app-bootstrap", "system-tests"] },
+    // Adapters and contexts draw spans with `tracing`; one place makes traces of them (ADR 14).
+    Home { external: "opentelemetry", homes: &["app-bootstrap"] },
+    Home { external: "opentelemetry-otlp", homes: &["app-bootstrap"] },
+    Home { external: "opentelemetry_sdk", homes: &["app-bootstrap"] },
+    Home { external: "tracing-opentelemetry", homes: &["app-bootstrap"] },
+    Home { external: "opentelemetry-proto", homes: &["system-tests"] },
+    Home { external: "prost", homes: &["system-tests"] },
     Home { external: "testcontainers", homes: &["test-support"] },
     Home { external: "cargo_metadata", homes: &["xtask"] },
 ];

@@ -23,7 +23,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 use crate::{
     error::BootstrapError,
     settings::{Settings, SettingsFile, Sources},
-    telemetry::start_logs,
+    telemetry::{start_logs, start_logs_beside, traces::Traces},
 };
 
 /// A service whose changes and events are committed together and delivered at least once, in order per aggregate.
@@ -92,16 +92,28 @@ impl Cli {
             start_logs(&settings.logs);
             Ok(settings)
         };
-        let of_service = || -> Result<Settings, BootstrapError> {
-            let settings = settings()?;
+        let of_service = || -> Result<(Settings, Traces), BootstrapError> {
+            let settings = sources.load()?;
+            let (traces, spans) = Traces::start(&settings)?;
+            start_logs_beside(&settings.logs, spans);
             sources.settings_file().log();
-            Ok(settings)
+            Ok((settings, traces))
         };
         match command {
             Command::Completions(arguments) => Ok(arguments.run(Self::described())),
             Command::Man(arguments) => arguments.run(&Self::described()),
-            Command::Serve => serve::serve(of_service()?).await,
-            Command::Relay(args) => relay::relay(of_service()?, args.until_drained).await,
+            Command::Serve => {
+                let (settings, traces) = of_service()?;
+                let ended = serve::serve(settings).await;
+                traces.stop().await;
+                ended
+            }
+            Command::Relay(args) => {
+                let (settings, traces) = of_service()?;
+                let ended = relay::relay(settings, args.until_drained).await;
+                traces.stop().await;
+                ended
+            }
             Command::Migrate => setup::migrate(&settings()?).await,
             Command::Config => print_settings(&sources.settings_file(), &settings()?),
             Command::Outbox(command) => command.run(&settings()?).await,

@@ -13,7 +13,7 @@ use application_core::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::outage::Outage;
+use crate::outage::Outage;
 
 /// The proof that this process leads: a term, and until when it may be believed without asking again.
 ///

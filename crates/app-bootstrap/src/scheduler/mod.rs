@@ -1,7 +1,6 @@
 //! Loops that call the use cases again and again until the process stops.
 
 mod leader;
-mod outage;
 mod periodic;
 mod relay;
 

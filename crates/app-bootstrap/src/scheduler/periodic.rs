@@ -5,7 +5,7 @@ use std::{future::Future, sync::Arc, time::Duration};
 use application_core::ports::{Random, StoreError, with_causes};
 use tokio_util::sync::CancellationToken;
 
-use super::outage::Outage;
+use crate::outage::Outage;
 
 /// Runs a task at intervals with jitter until the process stops; after a failure the next interval tries again.
 ///

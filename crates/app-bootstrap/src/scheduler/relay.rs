@@ -17,8 +17,7 @@ use application_core::{
 use tokio::time::Instant;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::outage::Outage;
-use crate::wakeup::RelayWakeup;
+use crate::{outage::Outage, wakeup::RelayWakeup};
 
 #[cfg(test)]
 mod tests;

@@ -24,7 +24,7 @@ pub use outbox::{
 };
 pub use service::{HttpSettings, ServiceSettings};
 
-use crate::telemetry::LogSettings;
+use crate::telemetry::{LogSettings, TelemetrySettings};
 
 /// Everything that can be set; each section belongs to the part that it configures.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -34,6 +34,8 @@ pub struct Settings {
     pub service: ServiceSettings,
     /// What is logged, and how.
     pub logs: LogSettings,
+    /// What the process tells about itself otherwise.
+    pub telemetry: TelemetrySettings,
     /// The service's own HTTP.
     pub http: HttpSettings,
     /// Health, metrics and `/ops`, on a listener of their own.
@@ -65,6 +67,7 @@ impl Settings {
             ("outbound", self.outbound.problems()),
             ("consumer", if self.consumer.enabled { self.consumer.problems() } else { Vec::new() }),
             ("logs", self.logs.problems()),
+            ("telemetry", self.telemetry.problems()),
         ];
         for (section, found) in sections {
             problems.extend(found.into_iter().map(|problem| problem.within(section)));

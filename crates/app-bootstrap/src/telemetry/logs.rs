@@ -5,7 +5,10 @@ use std::io::IsTerminal;
 use adapter_outbound::amqp::{LOG_DIRECTIVE, QUIET_DIRECTIVE};
 use application_core::SettingProblem;
 use serde::{Deserialize, Serialize};
-use tracing_subscriber::{EnvFilter, Layer, layer::SubscriberExt, util::SubscriberInitExt};
+use tracing_subscriber::{EnvFilter, Layer, Registry, layer::SubscriberExt, util::SubscriberInitExt};
+
+/// Something that looks at the process's spans and events, through a filter of its own.
+pub(crate) type SpanLayer = Box<dyn Layer<Registry> + Send + Sync>;
 
 /// How a line looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -46,16 +49,23 @@ impl LogSettings {
 
 /// Starts logging; a second call changes nothing.
 pub fn start_logs(settings: &LogSettings) {
+    start_logs_beside(settings, None);
+}
+
+/// Starts logging, with something else beside it that sees spans whatever the filter of the logs says.
+pub(crate) fn start_logs_beside(settings: &LogSettings, other: Option<SpanLayer>) {
     // The first keeps the AMQP client's repetitions out unless they are asked for. The last holds whatever was asked for:
     // the client would log returned messages with their content (rule R29).
     let filter = format!("{QUIET_DIRECTIVE},{},{LOG_DIRECTIVE}", settings.filter);
     let filter = EnvFilter::try_new(filter).unwrap_or_else(|_| EnvFilter::new("info"));
     let lines =
         tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal());
-    let lines = match settings.format {
+    let lines: SpanLayer = match settings.format {
         LogFormat::Json => lines.json().flatten_event(true).boxed(),
         LogFormat::Text => lines.boxed(),
     };
+    let mut layers: Vec<SpanLayer> = vec![lines.with_filter(filter).boxed()];
+    layers.extend(other);
     // An error means that a test or an embedding program has set up logging already.
-    let _ = tracing_subscriber::registry().with(filter).with(lines).try_init();
+    let _ = tracing_subscriber::registry().with(layers).try_init();
 }

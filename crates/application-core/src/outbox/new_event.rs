@@ -88,6 +88,14 @@ impl NewOutboxEvent {
     pub const fn headers(&self) -> &EventHeaders {
         &self.headers
     }
+
+    /// The same event with these headers instead of its own.
+    ///
+    /// # Errors
+    /// [`InvalidEvent`] when they break a bound, as in [`EventHeaders::try_new`].
+    pub fn with_headers(self, headers: BTreeMap<String, String>) -> Result<Self, InvalidEvent> {
+        Ok(Self { headers: EventHeaders::try_new(headers)?, ..self })
+    }
 }
 
 /// An event that is being put together; nothing is checked before [`EventDraft::build`].
@@ -272,6 +280,15 @@ mod tests {
         let refused = draft().idempotency_key("").build();
         assert_eq!(refused, Err(InvalidEvent::Empty { field: EventField::IdempotencyKey }));
         assert!(draft().header("tenant", "").build().is_ok());
+    }
+
+    #[test]
+    fn other_headers_replace_all_and_are_held_to_the_same_bounds() {
+        let event = draft().header("a", "1").build().unwrap();
+        let other =
+            |name: &str, value: &str| event.clone().with_headers(BTreeMap::from([(name.to_owned(), value.to_owned())]));
+        assert_eq!(other("b", "2").unwrap().headers().iter().collect::<Vec<_>>(), [("b", "2")]);
+        assert!(other("b", "\n").is_err());
     }
 
     #[test]

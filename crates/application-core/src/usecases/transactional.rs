@@ -2,6 +2,8 @@
 
 use std::{fmt, sync::Arc};
 
+use tracing::Instrument;
+
 use crate::{
     outbox::NewOutboxEvent,
     ports::{OutboxAppendError, OutboxAppendPort, StoreError, UnitOfWork, WakeupPort},
@@ -47,7 +49,7 @@ impl<Tx: Send + Sync + 'static> Transactional<Tx> {
         Self { unit_of_work, outbox, wakeup }
     }
 
-    /// Runs `work`, appends what it recorded, commits, and wakes the relay.
+    /// Runs `work`, appends what it recorded, commits, and wakes the relay; all of it in a span `transaction`.
     ///
     /// # Delivery
     /// Either the change and all its events are committed, or nothing is.
@@ -58,6 +60,15 @@ impl<Tx: Send + Sync + 'static> Transactional<Tx> {
     /// # Errors
     /// The error of `work`, or of the store converted into it.
     pub async fn run<T, E, F>(&self, work: F) -> Result<T, E>
+    where
+        E: From<StoreError> + From<OutboxAppendError>,
+        F: AsyncFnOnce(&mut Transaction<Tx>) -> Result<T, E>,
+    {
+        // Below what is logged by default: the transactions of a service that works are no news.
+        self.run_to_commit(work).instrument(tracing::debug_span!("transaction")).await
+    }
+
+    async fn run_to_commit<T, E, F>(&self, work: F) -> Result<T, E>
     where
         E: From<StoreError> + From<OutboxAppendError>,
         F: AsyncFnOnce(&mut Transaction<Tx>) -> Result<T, E>,

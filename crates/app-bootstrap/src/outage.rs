@@ -4,16 +4,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Whether something fails at the moment; shared by all who try it.
 #[derive(Debug, Default)]
-pub(super) struct Outage(AtomicBool);
+pub(crate) struct Outage(AtomicBool);
 
 impl Outage {
     /// Notes a failure; `true`: the first one, which is worth a line.
-    pub(super) fn begins(&self) -> bool {
+    pub(crate) fn begins(&self) -> bool {
         !self.0.swap(true, Ordering::AcqRel)
     }
 
     /// Notes a success; `true`: it ends an outage, which is worth a line.
-    pub(super) fn ends(&self) -> bool {
+    pub(crate) fn ends(&self) -> bool {
         self.0.swap(false, Ordering::AcqRel)
     }
 }
