@@ -1,6 +1,13 @@
 //! The pool, and what makes a pooled connection safe to lend.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use application_core::ports::StoreError;
 use sea_orm::{DatabaseConnection, SqlxPostgresConnector};
@@ -27,7 +34,9 @@ const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 /// Three things keep a connection that something went wrong on from being lent again:
 /// - `begin` and `commit` run in tasks of their own ([`PostgresUnitOfWork`](crate::PostgresUnitOfWork)), because the
 ///   driver (sqlx 0.9.0, issue 4385) leaves a transaction open on the connection when a begin is dropped halfway;
-/// - a connection that comes back is asked whether it is inside a transaction, and closed if it is or does not answer;
+/// - a connection that comes back is asked whether it is inside a transaction, and closed if it is or does not answer.
+///   A process that never used the entity layer does not ask: statements of this crate end their transaction in the same
+///   message, or close the connection;
 /// - a connection whose statement ran out of time is closed at once, without waiting for a server that may be frozen.
 #[derive(Clone)]
 pub struct Database {
@@ -39,6 +48,7 @@ struct Inner {
     orm: DatabaseConnection,
     direct: PgConnectOptions,
     limits: Limits,
+    entity_layer_used: Arc<AtomicBool>,
 }
 
 /// The time allowed to statements, and how they travel.
@@ -85,10 +95,12 @@ impl Database {
             acquire: settings.pool.acquire_timeout,
             pooler: settings.pgbouncer,
         };
-        let pool = pool_options(settings).connect_lazy_with(connect_options(settings, &settings.url)?);
+        let entity_layer_used = Arc::new(AtomicBool::new(false));
+        let pool = pool_options(settings, Arc::clone(&entity_layer_used))
+            .connect_lazy_with(connect_options(settings, &settings.url)?);
         let orm = SqlxPostgresConnector::from_sqlx_postgres_pool(pool.clone());
         let direct = direct_options(settings)?;
-        Ok(Self { inner: Arc::new(Inner { pool, orm, direct, limits }) })
+        Ok(Self { inner: Arc::new(Inner { pool, orm, direct, limits, entity_layer_used }) })
     }
 
     /// The pool as the entity layer sees it, for reads of one's own.
@@ -96,6 +108,7 @@ impl Database {
     /// Do not begin transactions on it: [`PostgresUnitOfWork`](crate::PostgresUnitOfWork) does so safely.
     #[must_use]
     pub fn orm(&self) -> &DatabaseConnection {
+        self.inner.entity_layer_used.store(true, Ordering::Release);
         &self.inner.orm
     }
 
@@ -172,7 +185,7 @@ fn connect_options(settings: &DatabaseSettings, url: &SecretString) -> Result<Pg
     ]))
 }
 
-fn pool_options(settings: &DatabaseSettings) -> PgPoolOptions {
+fn pool_options(settings: &DatabaseSettings, entity_layer_used: Arc<AtomicBool>) -> PgPoolOptions {
     let pool = &settings.pool;
     PgPoolOptions::new()
         .max_connections(pool.max_connections)
@@ -190,8 +203,12 @@ fn pool_options(settings: &DatabaseSettings) -> PgPoolOptions {
                 bounded(connection.ping()).await.map(|()| true)
             })
         })
-        .after_release(|connection, _| {
+        .after_release(move |connection, _| {
+            let may_be_in_transaction = entity_layer_used.load(Ordering::Acquire);
             Box::pin(async move {
+                if !may_be_in_transaction {
+                    return Ok(true);
+                }
                 let in_transaction = bounded(is_in_transaction(connection)).await?;
                 if in_transaction {
                     tracing::warn!("a connection came back inside a transaction and is closed");

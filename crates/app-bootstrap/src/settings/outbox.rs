@@ -89,7 +89,7 @@ impl Default for RelaySettings {
             window: policy.window,
             overdue_check: policy.overdue_check,
             shortest_poll: Duration::from_millis(50),
-            longest_poll: Duration::from_secs(3),
+            longest_poll: Duration::from_secs(4),
             longest_retry: Duration::from_secs(5),
             pipelining_may_reorder_within_aggregate: false,
         }
