@@ -110,6 +110,27 @@ async fn a_transaction_leaked_by_a_begin_on_the_bare_pool_is_never_lent_again() 
 }
 
 #[tokio::test]
+async fn returned_connections_are_asked_only_once_the_entity_layer_was_used() {
+    let last = |text: &str, asked: bool| {
+        format!(
+            "SELECT count(*) > 0 AND bool_and((query LIKE '%{text}%') = {asked}) FROM pg_stat_activity \
+              WHERE datname = current_database() AND pid <> pg_backend_pid() AND state = 'idle' AND query <> ''"
+        )
+    };
+    let question = "transaction_timestamp() <> statement_timestamp()";
+    let fixture = Fixture::with("asked", |settings| settings.pool.max_connections = 2).await;
+    let mut sql = fixture.sql().await;
+    for _ in 0..3 {
+        fixture.claim().await;
+        sql.wait_for("the claim was the last statement", &last("outbox_claim", true)).await;
+    }
+    fixture.append(&events("a", 1)).await;
+    sql.wait_for("the connection was asked", &last(question, true)).await;
+    fixture.claim().await;
+    sql.wait_for("it is asked from then on", &last(question, true)).await;
+}
+
+#[tokio::test]
 async fn aborted_claims_and_settlements_leave_nothing_half_done() {
     let fixture = Fixture::with("half", |settings| settings.pool.max_connections = 4).await;
     for n in 0..200 {
