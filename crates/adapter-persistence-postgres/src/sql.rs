@@ -57,6 +57,11 @@ impl Arguments {
         self.argument(text(value))
     }
 
+    /// A part of the statement that is the program's own text.
+    pub(crate) fn own(self, sql: &'static str) -> Self {
+        self.argument(sql)
+    }
+
     pub(crate) fn optional_text(self, value: Option<&str>) -> Self {
         self.argument(value.map_or_else(|| "NULL::text".to_owned(), text))
     }
