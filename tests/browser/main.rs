@@ -119,6 +119,8 @@ async fn find_and_mend(browser: &Browser) -> Outcome {
     enter_the_token(browser).await?;
     browser.until(&figure("dead", "63")).await?;
     browser.until("document.querySelectorAll('.chart canvas').length === 4").await?;
+    browser.until(&says(".charts", "Published by all relays")).await?;
+    browser.until(&says(".charts", "Failures by class in this process")).await?;
 
     filter_and_turn_pages(browser).await?;
     act_on_a_group(browser).await?;

@@ -6,6 +6,7 @@ mod claim;
 mod doctor;
 pub mod entity;
 mod holders;
+mod list;
 mod operations;
 mod pause;
 mod reaper;

@@ -387,7 +387,7 @@ async fn a_consumer_records_and_parks_and_sees_no_event() {
 
 /// Everything that a list, a status or the doctor shows.
 async fn sees_states_and_figures(login: &Login) {
-    let one = login.events.list(&EventFilter { limit: 1, ..EventFilter::default() }).await.expect("listed");
+    let one = login.events.list(&EventFilter { limit: 1, ..EventFilter::default() }).await.expect("listed").events;
     assert!(login.events.find(one[0].id).await.expect("read").is_some());
     for status in OutboxEventStatus::ALL {
         let filter = EventFilter {

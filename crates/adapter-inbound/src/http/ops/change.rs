@@ -4,7 +4,9 @@ use std::{pin::pin, time::Duration};
 
 use application_core::{
     JsonObject,
-    outbox::{AggregateId, AggregateType, Attribution, EventAction, EventType, FailureClass, OperatorName, Reason},
+    outbox::{
+        AggregateId, AggregateType, Attribution, EventAction, EventId, EventType, FailureClass, OperatorName, Reason,
+    },
     ports::{EventFilter, PauseScope},
     usecases::{ManyReport, OperateError, Selection, StopSignal},
 };
@@ -71,6 +73,9 @@ pub(super) struct ManyRequest {
     filter: Option<JsonObject<FilterRequest>>,
     /// Every unresolved DEAD event.
     all: Option<bool>,
+    /// With `filter` or `all`: only events after this id, `next` of the answer that was interrupted.
+    #[schema(format = "uuid")]
+    after: Option<String>,
     /// Only say how many events it would change.
     #[serde(default)]
     dry_run: bool,
@@ -182,7 +187,7 @@ async fn one(
 async fn many(parts: &Shared, action: EventAction, body: Body<ManyRequest>) -> Answer<Json<ManyView>> {
     let request = json(body)?;
     let (outbox, stop) = (&parts.operate, StopSignal::new());
-    let which = selection(request.events, request.filter, request.all)?;
+    let which = selection(request.events, request.filter, request.all, request.after)?;
     let by = attribution(request.by, request.reason)?;
     let report = if request.dry_run {
         for_a_while(parts.bulk_time, &stop, outbox.count_many(action, &which, &stop)).await
@@ -212,16 +217,19 @@ fn selection(
     events: Option<Vec<String>>,
     filter: Option<JsonObject<FilterRequest>>,
     all: Option<bool>,
+    after: Option<String>,
 ) -> Answer<Selection> {
+    let after = optional("after", after, |text| text.parse::<EventId>())?;
     match (events, filter, all) {
+        (Some(_), None, None) if after.is_some() => Err(bad_request("after goes with filter or all, not with events")),
         (Some(events), None, None) => {
             if !(1..=MOST_NAMED).contains(&events.len()) {
                 return Err(bad_request(format!("events are {}, they must be 1 to {MOST_NAMED}", events.len())));
             }
             Ok(Selection::Events(events.iter().map(|id| event_id(id)).collect::<Answer<_>>()?))
         }
-        (None, Some(JsonObject(filter)), None) => Ok(Selection::Matching(filter.filter()?)),
-        (None, None, Some(true)) => Ok(Selection::Matching(EventFilter::default())),
+        (None, Some(JsonObject(filter)), None) => Ok(Selection::Matching(EventFilter { after, ..filter.filter()? })),
+        (None, None, Some(true)) => Ok(Selection::Matching(EventFilter { after, ..EventFilter::default() })),
         _ => Err(bad_request("exactly one is to be said: events, filter, or all with the value true")),
     }
 }

@@ -77,15 +77,16 @@ pub(super) struct LimitQuery {
     limit: Option<u32>,
 }
 
-/// The figures of the moment, the pauses that stand, the relays that hold leases, and the leaders.
+/// The figures of the moment, publishing of late, the pauses that stand, the relays that hold leases, and the leaders.
 #[utoipa::path(get, path = "/ops/outbox/status", tag = "outbox",
     responses((status = 200, description = "the state of the outbox", body = StatusView)))]
 pub(super) async fn status(State(parts): State<Shared>) -> Answer<Json<StatusView>> {
     let outbox = &parts.operate;
     let figures = outbox.statistics().await.map_err(problem)?;
+    let recent = outbox.recent_publishing().await.map_err(problem)?;
     let (pauses, relays, leaders) = (outbox.pauses().await, outbox.relays().await, outbox.leaders().await);
     let (pauses, relays) = (pauses.map_err(problem)?, relays.map_err(problem)?);
-    Ok(Json(StatusView::new(&figures, pauses, relays, leaders.map_err(problem)?)))
+    Ok(Json(StatusView::new(&figures, recent, pauses, relays, leaders.map_err(problem)?)))
 }
 
 /// Events in the order of their ids, a page at a time, without payloads.
@@ -107,9 +108,7 @@ pub(super) async fn list(
         after: optional("after", asked.after, |text| text.parse::<EventId>())?,
         limit: limit(asked.limit)?,
     };
-    let events = parts.operate.list(&filter).await.map_err(problem)?;
-    let next = events.last().map(|event| event.id.to_string());
-    Ok(Json(Page::new(events.into_iter().map(EventView::from).collect(), filter.limit, next)))
+    Ok(Json(Page::of_events(parts.operate.page(&filter).await.map_err(problem)?)))
 }
 
 /// One event, without its payload.
