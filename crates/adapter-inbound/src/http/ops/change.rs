@@ -10,17 +10,13 @@ use application_core::{
     ports::{EventFilter, PauseScope},
     usecases::{ManyReport, OperateError, Selection, StopSignal},
 };
-use axum::{
-    Json,
-    extract::{Path, State, rejection::PathRejection},
-    http::StatusCode,
-};
+use axum::{Json, extract::State, http::StatusCode};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
 use super::{
     Shared,
-    answer::{Answer, Body, bad_request, event_id, id_in_path, json, optional, problem},
+    answer::{Answer, Body, Named, bad_request, event_id, id_in_path, json, optional, problem},
     openapi::class_schema,
     views::{ChangedView, ManyView},
 };
@@ -113,10 +109,10 @@ struct FilterRequest {
     responses((status = 204, description = "done")))]
 pub(super) async fn requeue_one(
     State(parts): State<Shared>,
-    path: Result<Path<String>, PathRejection>,
+    event: Named,
     body: Body<ActRequest>,
 ) -> Answer<StatusCode> {
-    one(&parts, EventAction::Requeue, path, body).await
+    one(&parts, EventAction::Requeue, event, body).await
 }
 
 /// Gives a DEAD event up, so that its aggregate goes on without it.
@@ -125,10 +121,10 @@ pub(super) async fn requeue_one(
     responses((status = 204, description = "done")))]
 pub(super) async fn discard_one(
     State(parts): State<Shared>,
-    path: Result<Path<String>, PathRejection>,
+    event: Named,
     body: Body<ActRequest>,
 ) -> Answer<StatusCode> {
-    one(&parts, EventAction::Discard, path, body).await
+    one(&parts, EventAction::Discard, event, body).await
 }
 
 /// Sends a published event again under its id.
@@ -137,10 +133,10 @@ pub(super) async fn discard_one(
     responses((status = 204, description = "done")))]
 pub(super) async fn replay_one(
     State(parts): State<Shared>,
-    path: Result<Path<String>, PathRejection>,
+    event: Named,
     body: Body<ActRequest>,
 ) -> Answer<StatusCode> {
-    one(&parts, EventAction::Replay, path, body).await
+    one(&parts, EventAction::Replay, event, body).await
 }
 
 /// Tries DEAD events anew. After a while it answers that it was interrupted: the same request goes on.
@@ -173,14 +169,9 @@ pub(super) async fn resume(State(parts): State<Shared>, body: Body<PauseRequest>
     Ok(Json(ChangedView { changed: parts.operate.resume(&scope, &by).await.map_err(problem)? }))
 }
 
-async fn one(
-    parts: &Shared,
-    action: EventAction,
-    path: Result<Path<String>, PathRejection>,
-    body: Body<ActRequest>,
-) -> Answer<StatusCode> {
+async fn one(parts: &Shared, action: EventAction, event: Named, body: Body<ActRequest>) -> Answer<StatusCode> {
     let ActRequest { by, reason } = json(body)?;
-    parts.operate.act(action, id_in_path(path)?, &attribution(by, reason)?).await.map_err(problem)?;
+    parts.operate.act(action, id_in_path(event)?, &attribution(by, reason)?).await.map_err(problem)?;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -8,17 +8,14 @@ use application_core::{
 };
 use axum::{
     Json,
-    extract::{
-        Path, Query, State,
-        rejection::{PathRejection, QueryRejection},
-    },
+    extract::{Query, State, rejection::QueryRejection},
 };
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::{
     Shared,
-    answer::{Answer, id_in_path, limit, optional, problem, query},
+    answer::{Answer, Named, id_in_path, limit, optional, problem, query},
     openapi::{class_schema, status_schema},
     views::{AuditView, BlockedView, DeadView, EventView, Page, StatusView},
 };
@@ -115,11 +112,8 @@ pub(super) async fn list(
 #[utoipa::path(get, path = "/ops/outbox/events/{id}", tag = "events",
     params(("id" = String, Path, format = "uuid", description = "the event")),
     responses((status = 200, description = "the event", body = EventView)))]
-pub(super) async fn show(
-    State(parts): State<Shared>,
-    path: Result<Path<String>, PathRejection>,
-) -> Answer<Json<EventView>> {
-    Ok(Json(parts.operate.show(id_in_path(path)?).await.map_err(problem)?.into()))
+pub(super) async fn show(State(parts): State<Shared>, event: Named) -> Answer<Json<EventView>> {
+    Ok(Json(parts.operate.show(id_in_path(event)?).await.map_err(problem)?.into()))
 }
 
 /// What operators have done to one event, newest first; nothing for an event that is unknown.
@@ -128,10 +122,10 @@ pub(super) async fn show(
     responses((status = 200, description = "the newest entries", body = Page<AuditView>)))]
 pub(super) async fn audit_of(
     State(parts): State<Shared>,
-    path: Result<Path<String>, PathRejection>,
+    event: Named,
     asked: Result<Query<LimitQuery>, QueryRejection>,
 ) -> Answer<Json<Page<AuditView>>> {
-    let (id, limit) = (id_in_path(path)?, limit(query(asked)?.limit)?);
+    let (id, limit) = (id_in_path(event)?, limit(query(asked)?.limit)?);
     let entries = parts.operate.audit_of(id, limit).await.map_err(problem)?;
     Ok(Json(Page::new(entries.into_iter().map(AuditView::from).collect(), limit, None)))
 }
