@@ -96,8 +96,13 @@ CREATE TABLE outbox_event (
 CREATE INDEX outbox_event_open ON outbox_event (lane, sequence) WHERE published_at IS NULL AND resolved_at IS NULL;
 -- Cleanup by age.
 CREATE INDEX outbox_event_published ON outbox_event (published_at) WHERE published_at IS NOT NULL;
--- Lists of failures and the dead-letter queue. Ordinary events never enter it.
-CREATE INDEX outbox_event_troubled ON outbox_event (status, sequence) WHERE status IN ('FAILED', 'DEAD');
+-- Ordinary events never enter the next three, so that they cost an append and a settlement nothing.
+-- Lists of failures, page by page: the order is that of the pages.
+CREATE INDEX outbox_event_troubled ON outbox_event (status, id) WHERE status IN ('FAILED', 'DEAD');
+-- The dead-letter queue, oldest first: what was resolved is kept and may be much, and is not walked over.
+CREATE INDEX outbox_event_dead ON outbox_event (sequence) WHERE status = 'DEAD' AND resolved_at IS NULL;
+-- Purging what was resolved, by age: what is not may be much, and is not walked over.
+CREATE INDEX outbox_event_resolved ON outbox_event (resolved_at) WHERE resolved_at IS NOT NULL;
 
 -- Any writer may append by a plain INSERT of (id, aggregate_type, aggregate_id, event_type, payload), which leaves
 -- sequence NULL: the trigger locks the lane, then draws the sequence, as the append statement does.

@@ -69,7 +69,7 @@ END $$;
 
 -- Deletes up to p_batch events of one kind of history that is older than p_age, oldest first: an operator's command.
 -- p_kind: 'published', or 'resolved' (DEAD events that were discarded or skipped, by the time of that). Open events never go.
--- deleted_through and p_from are those of outbox_delete_published; resolved events are few and have none.
+-- deleted_through is where the next batch begins (p_from), as for outbox_delete_published; resolved events have none.
 CREATE FUNCTION outbox_purge(
     p_kind text, p_age interval, p_batch int, p_operator text, p_reason text DEFAULT NULL, p_from timestamptz DEFAULT NULL,
     OUT deleted bigint, OUT deleted_through timestamptz)
@@ -81,8 +81,8 @@ BEGIN
     ELSE
         DELETE FROM outbox_event e WHERE e.id = ANY (ARRAY(
             SELECT o.id FROM outbox_event o
-             WHERE o.status = 'DEAD' AND o.resolved_at < statement_timestamp() - p_age
-             ORDER BY o.sequence LIMIT p_batch FOR UPDATE SKIP LOCKED));
+             WHERE o.resolved_at IS NOT NULL AND o.resolved_at < statement_timestamp() - p_age
+             ORDER BY o.resolved_at LIMIT p_batch FOR UPDATE SKIP LOCKED));
         GET DIAGNOSTICS deleted = ROW_COUNT;
     END IF;
     PERFORM outbox_record(p_operator, p_reason, 'purge', deleted);

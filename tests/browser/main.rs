@@ -1,8 +1,11 @@
 //! The operator's page in a real browser.
+//!
+//! `SCREENSHOTS=docs/images cargo xtask test --test browser` writes the pictures of the documentation anew.
 
 use std::{
+    env, fs,
     panic::{AssertUnwindSafe, resume_unwind},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use futures_util::FutureExt;
@@ -21,6 +24,11 @@ const EVENTS: &str = "
       FROM generate_series(1, 63) n;
     UPDATE outbox_event SET status = 'DEAD', attempts = 3,
            last_error = CASE WHEN aggregate_type = 'invoice' THEN 'poison: too large' ELSE 'rejected: <b>full</b>' END;";
+
+/// Events that are due, for charts to show: of a hundred aggregates each time.
+const MORE: &str = "
+    INSERT INTO outbox_event (id, aggregate_type, aggregate_id, event_type, payload)
+    SELECT gen_random_uuid(), 'order', 'b-' || n, 'OrderPlaced', '1' FROM generate_series(1, 100) n";
 
 const FIRST: &str = "0198c5a0-0000-7000-8000-000000000001";
 const TAB: &str = "\u{e004}";
@@ -50,8 +58,38 @@ async fn go(browser: &Browser, address: &str) -> Outcome {
         .await?)
 }
 
+/// The largest picture that the documentation holds, in bytes.
+const LARGEST: u64 = 150_000;
+
+/// Where the pictures of the documentation go, from the workspace's folder; none: nobody asked for them.
+fn screenshots() -> Option<PathBuf> {
+    let folder = env::var_os("SCREENSHOTS").filter(|folder| !folder.is_empty())?;
+    Some(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(folder))
+}
+
 async fn picture(browser: &Browser, name: &str) -> Outcome {
-    Ok(browser.screenshot(&Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)).await?)
+    let folder = screenshots().unwrap_or_else(|| env!("CARGO_TARGET_TMPDIR").into());
+    fs::create_dir_all(&folder)?;
+    let file = folder.join(name);
+    browser.screenshot(&file).await?;
+    let size = fs::metadata(&file)?.len();
+    assert!(size < LARGEST, "{} has {size} bytes, {LARGEST} are allowed", file.display());
+    Ok(())
+}
+
+/// Lets the charts see some events come and go, if a picture of them is wanted.
+async fn fill_the_charts(stage: &Operated, browser: &Browser) -> Outcome {
+    const LEGEND: &str = "document.querySelector('.u-legend').innerText";
+    if screenshots().is_none() {
+        return Ok(());
+    }
+    browser.until("document.querySelector('.u-legend') !== null").await?;
+    for _ in 0..10 {
+        stage.execute(MORE).await?;
+        let seen = browser.value(LEGEND).await?;
+        browser.until(&format!("{LEGEND} !== {seen}")).await?;
+    }
+    Ok(())
 }
 
 async fn enter_the_token(browser: &Browser) -> Outcome {
@@ -119,6 +157,8 @@ async fn find_and_mend(browser: &Browser) -> Outcome {
     enter_the_token(browser).await?;
     browser.until(&figure("dead", "63")).await?;
     browser.until("document.querySelectorAll('.chart canvas').length === 4").await?;
+    browser.until(&says(".charts", "Published by all relays")).await?;
+    browser.until(&says(".charts", "Failures by class in this process")).await?;
 
     filter_and_turn_pages(browser).await?;
     act_on_a_group(browser).await?;
@@ -128,7 +168,16 @@ async fn find_and_mend(browser: &Browser) -> Outcome {
     browser.until(&figure("dead", "59")).await?;
     stage.execute("SELECT outbox_discard(ARRAY['0198c5a0-0000-7000-8000-000000000002'::uuid], 'somebody')").await?;
     browser.until(&figure("dead", "58")).await?;
+    fill_the_charts(&stage, browser).await?;
     picture(browser, "overview.png").await?;
+    browser.prefer("dark").await?;
+    browser.until("matchMedia('(prefers-color-scheme: dark)').matches").await?;
+    picture(browser, "overview-dark.png").await?;
+    browser.prefer("light").await?;
+    go(browser, "blocked").await?;
+    browser.until(&rows(58)).await?;
+    picture(browser, "blocked.png").await?;
+    go(browser, "overview").await?;
 
     skip_the_header_by_keyboard(browser).await?;
     read_every_view_in_korean_and_dark(browser).await?;
@@ -156,7 +205,7 @@ async fn read_every_view_in_korean_and_dark(browser: &Browser) -> Outcome {
         go(browser, view).await?;
         browser.until("document.querySelector('main table, main canvas') !== null").await?;
     }
-    picture(browser, "overview-dark-korean.png").await?;
+    picture(browser, "overview-korean.png").await?;
     go(browser, "settings").await?;
     browser.until(&says("main", "operations.ops_token")).await?;
     assert_eq!(browser.value(&says("main", TOKEN)).await?, Value::Bool(false), "the token is redacted");

@@ -23,12 +23,19 @@ struct Plant {
 
 type Found = &'static [(&'static str, &'static str)];
 
+/// What the doctor answers; its exit code tells whether it found anything.
+async fn report(environment: &AppEnvironment, more: &[&str]) -> Outcome<Value> {
+    let (status, output) = run(environment, &[&["outbox", "doctor", "--json"], more].concat()).await?;
+    let report: Value = serde_json::from_str(&output).map_err(|error| format!("{error}: {output}"))?;
+    let nothing = report.get("findings").and_then(Value::as_array).is_some_and(Vec::is_empty);
+    assert_eq!(status.code(), Some(i32::from(!nothing)), "{output}");
+    Ok(report)
+}
+
 /// What the doctor finds, each finding as its check and the rest of its words.
 async fn findings(environment: &AppEnvironment) -> Outcome<Vec<(String, String)>> {
-    let (status, output) = run(environment, &["outbox", "doctor", "--json"]).await?;
-    let report: Value = serde_json::from_str(&output).map_err(|error| format!("{error}: {output}"))?;
+    let report = report(environment, &[]).await?;
     let found: Vec<_> = report.get("findings").and_then(Value::as_array).into_iter().flatten().collect();
-    assert_eq!(status.code(), Some(i32::from(!found.is_empty())), "{output}");
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let words = |finding: &Value| {
         assert!(!text(finding.get("cure").unwrap_or(&Value::Null)).is_empty(), "{finding}");
@@ -189,4 +196,37 @@ async fn plants(world: &World, declaring: &AppEnvironment, looking: &AppEnvironm
             &[("autovacuum", "outbox_claim")],
         ),
     ])
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_doctor_finds_nothing_for_members_of_the_roles_and_names_a_role_that_a_process_lacks() -> Outcome {
+    let world = World::shared("rights").await?;
+    stand_up(world.broker_url()).await?;
+    let healthy = world.environment.clone().with("APP__LOGS__FILTER", "error");
+    let member = async |user: &str, roles: &[&str]| -> Outcome<AppEnvironment> {
+        Ok(healthy.clone().with("DATABASE_URL", &world.url_of_a_member(user, roles).await?))
+    };
+    let service = member("service", &["appender", "relay", "consumer"]).await?;
+    let relay = member("relay", &["relay"]).await?;
+    let operator = member("operator", &["operator"]).await?;
+    let reader = member("reader", &["reader"]).await?;
+    let (nothing, lanes) = (Value::Array(Vec::new()), Value::from(vec!["lanes"]));
+    let (serve, its_own): (&[&str], &[&str]) = (&["--process", "serve"], &[]);
+    for (environment, process, unseen) in [
+        (&service, serve, &lanes),
+        (&service, its_own, &lanes),
+        (&relay, its_own, &lanes),
+        (&operator, its_own, &nothing),
+        (&reader, its_own, &nothing),
+    ] {
+        let report = report(environment, process).await?;
+        assert_eq!(report.get("findings"), Some(&nothing), "{report}");
+        assert_eq!(report.get("notLookedAt"), Some(unseen), "{report}");
+    }
+    let report = report(&relay, serve).await?;
+    let subject =
+        |n: usize| report.pointer(&format!("/findings/{n}/subject")).and_then(Value::as_str).unwrap_or_default();
+    assert!(subject(0).ends_with("_appender") && subject(1).ends_with("_consumer"), "{report}");
+    assert!(report.pointer("/findings/2").is_none(), "{report}");
+    Ok(())
 }

@@ -351,6 +351,30 @@ async fn a_paused_outbox_publishes_nothing_until_it_is_resumed_and_says_so() -> 
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_rate_of_publishing_is_that_of_every_relay_whichever_process_is_asked() -> Outcome {
+    let world = World::shared("rates").await?;
+    let asked = world.environment_without_publisher().serve("asked").await?;
+    assert_eq!(world.number(DEAD).await?, 5);
+    let quiet = world.environment.clone().with("APP__LOGS__FILTER", "error");
+    let another = quiet.clone().with("APP__OUTBOUND__PUBLISHER", "stdout");
+    let (status, output) = run(&another, &["relay", "--until-drained"]).await?;
+    assert!(status.success(), "{output}");
+    let status: Value = reqwest::get(asked.ops_url("/ops/outbox/status")).await?.json().await?;
+    let recent = &status["recentPublishing"];
+    assert_eq!(recent["events"], 5, "{status}");
+    assert!(recent["perSecond"].as_f64().is_some_and(|rate| rate > 0.0), "{status}");
+    assert!(recent["lagP99Seconds"].is_number(), "{status}");
+    assert!(counter(&asked, "outbox_published_total").await? < 1.0, "it publishes nothing itself");
+    let (_, table) = run(&quiet, &["outbox", "status"]).await?;
+    assert!(table.lines().any(|line| line.starts_with("published") && line.contains("a second over 60 s")), "{table}");
+    let deleting = quiet.with("APP__OUTBOX__RETENTION__ON_PUBLISH", "delete");
+    let (_, json) = run(&deleting, &["outbox", "status", "--json"]).await?;
+    let status: Value = serde_json::from_str(&json)?;
+    assert_eq!(status["recentPublishing"], Value::Null, "{json}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_watched_status_is_shown_again_until_it_is_interrupted() -> Outcome {
     let world = World::shared("watch").await?;
     let claim = "WITH claim AS (INSERT INTO outbox_claim (token, holder, lease_expires_at, lanes, held) \

@@ -12,6 +12,14 @@ mod stuck_relay;
 
 use std::path::Path;
 
+use lapin::{
+    BasicProperties, Channel, Confirmation, Connection as BrokerConnection, ConnectionProperties, ExchangeKind,
+    options::{
+        BasicPublishOptions, ConfirmSelectOptions, ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions,
+        QueueDeleteOptions,
+    },
+    types::{AMQPValue, FieldTable},
+};
 use sqlx::{AssertSqlSafe, Column, Connection, PgConnection, Row, ValueRef};
 use system_tests::AppEnvironment;
 
@@ -23,6 +31,84 @@ pub(crate) const EVENT: &str = "0198c5a0-0000-7000-8000-000000000001";
 pub(crate) const EVENTS: &str = "INSERT INTO outbox_event (id, aggregate_type, aggregate_id, event_type, payload) \
      SELECT ('0198c5a0-0000-7000-8000-00000000000' || n)::uuid, 'order', CASE n WHEN 4 THEN 'o-2' ELSE 'o-1' END, \
             'OrderPlaced', '1' FROM generate_series(1, 4) n";
+
+/// The broker's side of [`EVENTS`]: an exchange of their own, and queues that a test binds to it by type and aggregate.
+pub(crate) struct Orders {
+    channel: Channel,
+    _connection: BrokerConnection,
+}
+
+impl Orders {
+    const EXCHANGE: &'static str = "orders";
+
+    pub(crate) async fn declare(world: &World) -> Outcome<Self> {
+        let connection = BrokerConnection::connect(world.broker_url(), ConnectionProperties::default()).await?;
+        let channel = connection.create_channel().await?;
+        let durable = ExchangeDeclareOptions { durable: true, ..ExchangeDeclareOptions::default() };
+        channel.exchange_declare(Self::EXCHANGE.into(), ExchangeKind::Topic, durable, FieldTable::default()).await?;
+        channel.confirm_select(ConfirmSelectOptions::default()).await?;
+        Ok(Self { channel, _connection: connection })
+    }
+
+    pub(crate) async fn queue(&self, queue: &str, key: &str) -> Outcome {
+        self.declare_queue(queue, FieldTable::default()).await?;
+        self.bind(queue, key).await
+    }
+
+    /// A queue that holds the one message that it has room for, and refuses what else comes.
+    pub(crate) async fn full_queue(&self, queue: &str, key: &str) -> Outcome {
+        let mut arguments = FieldTable::default();
+        arguments.insert("x-max-length".into(), AMQPValue::LongInt(1));
+        arguments.insert("x-overflow".into(), AMQPValue::LongString("reject-publish".into()));
+        self.declare_queue(queue, arguments).await?;
+        let (options, properties) = (BasicPublishOptions::default(), BasicProperties::default());
+        let filled = self.channel.basic_publish("".into(), queue.into(), options, b"1", properties).await?.await?;
+        assert!(matches!(filled, Confirmation::Ack(None)), "{filled:?}");
+        self.bind(queue, key).await
+    }
+
+    pub(crate) async fn bind(&self, queue: &str, key: &str) -> Outcome {
+        let options = QueueBindOptions::default();
+        let (queue, exchange, key) = (queue.into(), Self::EXCHANGE.into(), key.into());
+        Ok(self.channel.queue_bind(queue, exchange, key, options, FieldTable::default()).await?)
+    }
+
+    pub(crate) async fn delete(&self, queue: &str) -> Outcome {
+        self.channel.queue_delete(queue.into(), QueueDeleteOptions::default()).await?;
+        Ok(())
+    }
+
+    async fn declare_queue(&self, queue: &str, arguments: FieldTable) -> Outcome {
+        let durable = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
+        self.channel.queue_declare(queue.into(), durable, arguments).await?;
+        Ok(())
+    }
+}
+
+/// Relays to [`Orders`]: one worker, so that all that is due is judged together, and no second try.
+pub(crate) fn relaying(world: &World) -> AppEnvironment {
+    quiet(world)
+        .with("APP__OUTBOUND__ROUTE__EXCHANGE", Orders::EXCHANGE)
+        .with("APP__OUTBOUND__ROUTE__ROUTING_KEY", "{aggregate_type}.{aggregate_id}")
+        .with("APP__OUTBOX__RELAY__WORKERS", "1")
+        .with("APP__OUTBOX__RETRY__MAX_ATTEMPTS", "1")
+        .with("APP__OUTBOX__BREAKER__FAILURES_IN_A_ROW", "1")
+}
+
+/// Publishes what is due, and ends.
+pub(crate) async fn relay(environment: &AppEnvironment) -> Outcome<String> {
+    let (status, output) = run(environment, &["relay", "--until-drained"]).await?;
+    assert!(status.success(), "{output}");
+    Ok(output)
+}
+
+pub(crate) async fn published(world: &World) -> Outcome<i64> {
+    world.number("SELECT count(*) FROM outbox_event WHERE published_at IS NOT NULL").await
+}
+
+pub(crate) async fn dead(world: &World) -> Outcome<i64> {
+    world.number("SELECT count(*) FROM outbox_event WHERE status = 'DEAD' AND resolved_at IS NULL").await
+}
 
 /// Somebody who follows a runbook, part by part.
 pub(crate) struct Reader<'a> {
@@ -182,8 +268,5 @@ pub(crate) fn quiet(world: &World) -> AppEnvironment {
 
 /// Publishes what is due to standard output, and returns it.
 pub(crate) async fn drain(world: &World) -> Outcome<String> {
-    let publishing = quiet(world).with("APP__OUTBOUND__PUBLISHER", "stdout");
-    let (status, output) = run(&publishing, &["relay", "--until-drained"]).await?;
-    assert!(status.success(), "{output}");
-    Ok(output)
+    relay(&quiet(world).with("APP__OUTBOUND__PUBLISHER", "stdout")).await
 }

@@ -27,9 +27,9 @@ export async function actOnMany(action, which, signal) {
   return true;
 }
 
-/** One request works for a while and says that it was interrupted; the same one goes on. */
+/** One request works for a while and says that it was interrupted; the same one goes on behind what it has been through. */
 async function untilDone(action, request, signal) {
-  let [done, stopped] = [0, false];
+  let [done, stopped, after] = [0, false, undefined];
   const progress = el("p", { "aria-live": "polite" });
   const stop = el("button", { type: "button", onclick: () => { stopped = true; } }, t("progress.stop"));
   const dialog = el("dialog", { class: "progress" }, progress, stop);
@@ -39,9 +39,9 @@ async function untilDone(action, request, signal) {
   try {
     for (let more = true; more && !stopped && !signal.aborted;) {
       progress.textContent = t("progress.count", { count: number(done) });
-      const { events, interrupted } = await post(`outbox/${action}`, request);
+      const { events, interrupted, next } = await post(`outbox/${action}`, { ...request, after });
       done += events;
-      more = interrupted;
+      [more, after] = [interrupted, next];
     }
     notice(t("done.many", { count: number(done) }));
   } finally {

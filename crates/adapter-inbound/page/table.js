@@ -19,7 +19,12 @@ export function pages(columns, read) {
   const place = el("div");
   let page = 1;
   const turn = async (key) => {
-    const { items, next } = await read(key);
+    let { items, next } = await read(key);
+    // A page may end after very many rows that do not match: the look goes on until one does.
+    while (!items.length && next) {
+      place.replaceChildren(el("p", { class: "quiet" }, t("page.looking")));
+      ({ items, next } = await read(next));
+    }
     const first = el("button", { type: "button", disabled: page === 1, onclick: () => { page = 1; return turn(); } }, t("page.first"));
     const onward = el("button", { type: "button", disabled: !next, onclick: () => { page += 1; return turn(next); } }, t("page.next"));
     place.replaceChildren(table(columns, items), el("div", { class: "row" }, first, onward, el("span", {}, t("page.number", { n: number(page) }))));

@@ -84,6 +84,7 @@ enum Kind {
     Unavailable,
     Timeout,
     Conflict,
+    Forbidden,
     Refused,
 }
 
@@ -95,6 +96,8 @@ fn kind_of_sqlstate(code: &str) -> Kind {
         "57014" => Kind::Timeout,
         // idle_in_transaction_session_timeout
         "25P03" => Kind::Unavailable,
+        // insufficient_privilege
+        "42501" => Kind::Forbidden,
         _ => match code.get(..2) {
             // connection exception, insufficient resources, operator intervention, system error
             Some("08" | "53" | "57" | "58") => Kind::Unavailable,
@@ -143,6 +146,7 @@ fn store_error(kind: Kind, driver: DriverError, limit: Duration) -> StoreError {
         Kind::Unavailable => StoreError::Unavailable { source },
         Kind::Timeout => StoreError::Timeout { limit },
         Kind::Conflict => StoreError::Conflict { source },
+        Kind::Forbidden => StoreError::Forbidden { source },
         Kind::Refused => StoreError::Refused { source },
     }
 }
@@ -150,9 +154,10 @@ fn store_error(kind: Kind, driver: DriverError, limit: Duration) -> StoreError {
 /// The driver's words inside an error of the store.
 pub(crate) fn driver_error(error: &StoreError) -> Option<&DriverError> {
     match error {
-        StoreError::Unavailable { source } | StoreError::Conflict { source } | StoreError::Refused { source } => {
-            source.downcast_ref()
-        }
+        StoreError::Unavailable { source }
+        | StoreError::Conflict { source }
+        | StoreError::Forbidden { source }
+        | StoreError::Refused { source } => source.downcast_ref(),
         _ => None,
     }
 }
@@ -163,8 +168,9 @@ mod tests {
 
     #[test]
     fn codes_that_pass_by_themselves_are_transient_and_others_are_not() {
-        let kinds = ["40001", "40P01", "55P03", "57014", "57P01", "53300", "08006", "23505", "42P01", "28P01", ""]
-            .map(|code| (code, kind_of_sqlstate(code)));
+        let codes =
+            ["40001", "40P01", "55P03", "57014", "57P01", "53300", "08006", "42501", "23505", "42P01", "28P01", ""];
+        let kinds = codes.map(|code| (code, kind_of_sqlstate(code)));
         let expected = [
             ("40001", Kind::Conflict),
             ("40P01", Kind::Conflict),
@@ -173,6 +179,7 @@ mod tests {
             ("57P01", Kind::Unavailable),
             ("53300", Kind::Unavailable),
             ("08006", Kind::Unavailable),
+            ("42501", Kind::Forbidden),
             ("23505", Kind::Refused),
             ("42P01", Kind::Refused),
             ("28P01", Kind::Refused),

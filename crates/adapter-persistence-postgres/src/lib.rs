@@ -30,7 +30,7 @@ pub use leadership::PostgresLeadership;
 pub use migrate::{History, MigrateError, MigrationReport, migrate, newest_version, outbox_migrations, schema_version};
 pub use outbox::{
     AutovacuumCheck, ClaimedRow, ClockCheck, FailureRow, IndexCheck, LaneCheck, OutboxClaimRepository,
-    OutboxEventEntity, OutboxEventRepository, OutboxEventStateEntity, OutboxReaper, OutboxStoreAdapter,
+    OutboxEventEntity, OutboxEventRepository, OutboxEventStateEntity, OutboxReaper, OutboxRole, OutboxStoreAdapter,
     PermissionCheck, PostgresOutboxClaimRepository, RoutingCheck, SchemaCheck, ServerSettingsCheck, SettlementRow,
     SnapshotCheck,
     wakeup::{ListenWakeup, NotifyWakeup, WakeupSettings},

@@ -26,6 +26,13 @@ impl Arguments {
         self.argument(format!("'{}'::uuid", value.hyphenated()))
     }
 
+    pub(crate) fn optional_uuid(self, value: Option<Uuid>) -> Self {
+        match value {
+            Some(value) => self.uuid(value),
+            None => self.argument("NULL::uuid"),
+        }
+    }
+
     pub(crate) fn uuids(self, values: &[Uuid]) -> Self {
         let list = join(values.iter().map(|value| value.hyphenated().to_string()));
         self.argument(format!("'{{{list}}}'::uuid[]"))
@@ -57,6 +64,11 @@ impl Arguments {
         self.argument(text(value))
     }
 
+    /// A part of the statement that is the program's own text.
+    pub(crate) fn own(self, sql: &'static str) -> Self {
+        self.argument(sql)
+    }
+
     pub(crate) fn optional_text(self, value: Option<&str>) -> Self {
         self.argument(value.map_or_else(|| "NULL::text".to_owned(), text))
     }
@@ -68,6 +80,10 @@ impl Arguments {
 
     pub(crate) fn interval(self, value: Duration) -> Self {
         self.argument(interval(value))
+    }
+
+    pub(crate) fn optional_interval(self, value: Option<Duration>) -> Self {
+        self.argument(value.map_or_else(|| "NULL::interval".to_owned(), interval))
     }
 
     pub(crate) fn intervals(self, values: impl IntoIterator<Item = Duration>) -> Self {
@@ -116,6 +132,14 @@ pub(crate) struct Statement(String);
 impl Statement {
     pub(crate) fn fixed(text: &'static str) -> Self {
         Self(text.to_owned())
+    }
+
+    /// Lets it find rows by indexes, in their order: whatever the planner believes of a table, it is neither read through
+    /// nor sorted for the first rows of it.
+    pub(crate) fn by_index(self) -> Self {
+        let settings = ["enable_seqscan", "enable_bitmapscan", "enable_sort", "jit"];
+        let settings: String = settings.map(|name| format!("SET LOCAL {name} = off;")).concat();
+        Self(settings + &self.0)
     }
 
     pub(crate) fn as_str(&self) -> &str {

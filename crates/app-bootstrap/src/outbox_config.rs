@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use adapter_inbound::amqp::ConsumerCheck;
 use adapter_outbound::{JwePayloadCipher, PublisherKind, amqp::BrokerCheck};
 use adapter_persistence_postgres::{
-    AutovacuumCheck, ClockCheck, Database, IndexCheck, LaneCheck, OutboxEventRepository, OutboxReaper,
+    AutovacuumCheck, ClockCheck, Database, IndexCheck, LaneCheck, OutboxEventRepository, OutboxReaper, OutboxRole,
     OutboxStoreAdapter, PermissionCheck, PgTransaction, PostgresInbox, PostgresLeadership,
     PostgresOutboxClaimRepository, PostgresUnitOfWork, RoutingCheck, SchemaCheck, ServerSettingsCheck, SnapshotCheck,
 };
@@ -160,16 +160,17 @@ impl<'a> OutboxConfig<'a> {
         PurgeOutboxUseCase::new(self.maintenance())
     }
 
-    /// Looks for what must not be; a further check is a further line here.
+    /// Looks for what must not be; a further check is a further line here. The user of the database needs these roles, or,
+    /// without any, those that it is a member of.
     #[must_use]
-    pub fn doctor(&self) -> ExamineOutboxUseCase {
+    pub fn doctor(&self, roles: &[OutboxRole]) -> ExamineOutboxUseCase {
         let repository = self.repository();
         let database = || self.database.clone();
         let pool = self.settings.database.pool.max_connections;
         let mut checks: Vec<Arc<dyn OutboxCheckPort>> = vec![
             Arc::new(ContradictionCheck::new(self.settings)),
             Arc::new(SchemaCheck::new(database(), expected_versions())),
-            Arc::new(PermissionCheck::new(database())),
+            Arc::new(PermissionCheck::new(database()).needing(roles)),
             Arc::new(IndexCheck::new(database())),
             Arc::new(LaneCheck::new(repository.as_ref().clone())),
             Arc::new(AutovacuumCheck::new(database())),

@@ -126,7 +126,7 @@ impl World {
         ];
         for status in open {
             let filter = EventFilter { status: Some(status), limit: 1, ..EventFilter::default() };
-            if !self.outbox.list(&filter).await.unwrap().is_empty() {
+            if !self.outbox.list(&filter).await.unwrap().events.is_empty() {
                 return false;
             }
         }

@@ -8,7 +8,7 @@ import { table } from "../table.js";
 import { eventLink } from "./events.js";
 
 const LIMIT = 200;
-const DEEPEST = 10000;
+const DEEPEST = 1000;
 
 export async function show(content, _, signal) {
   content.append(el("h2", {}, t("nav.blocked")));

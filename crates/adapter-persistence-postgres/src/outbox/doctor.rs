@@ -1,5 +1,6 @@
 //! What the doctor looks at in the database. One struct, one check.
 
+mod permissions;
 mod server;
 
 use application_core::{
@@ -8,9 +9,9 @@ use application_core::{
 };
 use async_trait::async_trait;
 
-pub use self::server::{
-    AutovacuumCheck, ClockCheck, IndexCheck, PermissionCheck, RoutingCheck, SchemaCheck, ServerSettingsCheck,
-    SnapshotCheck,
+pub use self::{
+    permissions::{OutboxRole, PermissionCheck},
+    server::{AutovacuumCheck, ClockCheck, IndexCheck, RoutingCheck, SchemaCheck, ServerSettingsCheck, SnapshotCheck},
 };
 use super::{LaneProblem, OutboxEventRepository};
 

@@ -6,6 +6,7 @@ mod claim;
 mod doctor;
 pub mod entity;
 mod holders;
+mod list;
 mod operations;
 mod pause;
 mod reaper;
@@ -16,7 +17,7 @@ pub mod wakeup;
 
 pub use claim::{ClaimedRow, FailureRow, OutboxClaimRepository, PostgresOutboxClaimRepository, SettlementRow};
 pub use doctor::{
-    AutovacuumCheck, ClockCheck, IndexCheck, LaneCheck, PermissionCheck, RoutingCheck, SchemaCheck,
+    AutovacuumCheck, ClockCheck, IndexCheck, LaneCheck, OutboxRole, PermissionCheck, RoutingCheck, SchemaCheck,
     ServerSettingsCheck, SnapshotCheck,
 };
 pub use entity::{OutboxEventEntity, OutboxEventStateEntity};

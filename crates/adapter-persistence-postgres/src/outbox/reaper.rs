@@ -131,7 +131,7 @@ const PURGEABLE_PUBLISHED: &str = "SELECT count(*) FROM (SELECT FROM outbox_even
      WHERE e.published_at IS NOT NULL AND e.published_at < statement_timestamp() - $1 LIMIT $2) old";
 
 const PURGEABLE_RESOLVED: &str = "SELECT count(*) FROM (SELECT FROM outbox_event e \
-     WHERE e.status = 'DEAD' AND e.resolved_at < statement_timestamp() - $1 LIMIT $2) old";
+     WHERE e.resolved_at IS NOT NULL AND e.resolved_at < statement_timestamp() - $1 LIMIT $2) old";
 
 /// As [`CLEANED`].
 const PURGED: &str = "deleted, floor(extract(epoch FROM deleted_through) * 1000000)::bigint";

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use application_core::{
     outbox::{AggregateType, EventType, FailureClass},
-    ports::{DeadGroup, OutboxStatistics, OutboxStatisticsPort, StoreError},
+    ports::{DeadGroup, LagPercentiles, OutboxStatistics, OutboxStatisticsPort, RecentPublishing, StoreError},
 };
 use async_trait::async_trait;
 use sqlx::{Row, postgres::PgRow};
@@ -28,13 +28,23 @@ const FIGURES: &str = "pending, in_flight, failed, dead, blocked_lanes, \
          UNION ALL SELECT p.prepared FROM pg_prepared_xacts p WHERE p.database = current_database()) held (began)), \
      (extract(epoch FROM statement_timestamp() - oldest_blocked_at) * 1000000)::bigint";
 
-/// The list walks the index of troubled events, so that what is read follows the bound and not the table.
+/// The list walks the index of DEAD events, so that what is read follows the bound and not the table.
 const DEAD_GROUPS: &str = "SELECT CASE WHEN d.class = ANY ($1) THEN d.class END, d.aggregate_type, d.event_type, count(*), \
      (extract(epoch FROM statement_timestamp() - min(d.created_at)) * 1000000)::bigint, min(d.last_error) \
      FROM (SELECT split_part(e.last_error, ': ', 1) AS class, e.aggregate_type::text, e.event_type::text, e.created_at, \
                   e.last_error FROM outbox_event e \
             WHERE e.status = 'DEAD' AND e.resolved_at IS NULL ORDER BY e.sequence LIMIT $2) d \
     GROUP BY 1, 2, 3 ORDER BY 4 DESC, 2, 3 LIMIT $3";
+
+/// The index of published events is walked from its end, so that what is read follows the bound and not the rate.
+const RECENT: &str = "SELECT count(*), (extract(epoch FROM statement_timestamp() - min(r.published_at)) * 1000000)::bigint, \
+     percentile_disc(0.5) WITHIN GROUP (ORDER BY r.lag), percentile_disc(0.95) WITHIN GROUP (ORDER BY r.lag), \
+     percentile_disc(0.99) WITHIN GROUP (ORDER BY r.lag) \
+     FROM (SELECT e.published_at, \
+                  CASE WHEN e.replays = 0 THEN extract(epoch FROM e.published_at - e.created_at)::float8 END AS lag \
+             FROM outbox_event e \
+            WHERE e.published_at IS NOT NULL AND e.published_at > statement_timestamp() - $1 \
+            ORDER BY e.published_at DESC LIMIT $2) r";
 
 #[async_trait]
 impl OutboxStatisticsPort for OutboxEventRepository {
@@ -48,10 +58,33 @@ impl OutboxStatisticsPort for OutboxEventRepository {
         let limit = u32::try_from(OutboxStatistics::COUNT_LIMIT).unwrap_or(u32::MAX);
         let classes = FailureClass::ALL.map(FailureClass::as_str);
         let arguments = Arguments::new().texts(classes).int(limit).int(DeadGroup::MOST);
-        let rows = run(&self.database, &arguments.fill(DEAD_GROUPS)).await?;
+        let rows = run(&self.database, &arguments.fill(DEAD_GROUPS).by_index()).await?;
         let groups: Result<Vec<_>, _> = rows.iter().map(dead_group).collect();
         groups.map_err(|error| from_sqlx(&error, self.database.limits().statement))
     }
+
+    async fn recent_publishing(&self) -> Result<RecentPublishing, StoreError> {
+        let most = u32::try_from(RecentPublishing::MOST).unwrap_or(u32::MAX);
+        let statement = Arguments::new().interval(RecentPublishing::SPAN).int(most).fill(RECENT).by_index();
+        let row = run_for_row(&self.database, &statement).await?;
+        recent(&row).map_err(|error| from_sqlx(&error, self.database.limits().statement))
+    }
+}
+
+fn recent(row: &PgRow) -> Result<RecentPublishing, sqlx::Error> {
+    let events = u64::try_from(row.try_get::<i64, _>(0)?).unwrap_or(0);
+    let oldest: Option<i64> = row.try_get(1)?;
+    // With fewer than are looked at, the whole time was.
+    let span = oldest.filter(|_| events >= RecentPublishing::MOST).map_or(RecentPublishing::SPAN, micros);
+    let seconds = |column: usize| {
+        let lag: Option<f64> = row.try_get(column)?;
+        Ok::<_, sqlx::Error>(lag.map(|lag| Duration::try_from_secs_f64(lag.max(0.0)).unwrap_or_default()))
+    };
+    let lag = match (seconds(2)?, seconds(3)?, seconds(4)?) {
+        (Some(p50), Some(p95), Some(p99)) => Some(LagPercentiles { p50, p95, p99 }),
+        _ => None,
+    };
+    Ok(RecentPublishing { events, span, lag })
 }
 
 fn dead_group(row: &PgRow) -> Result<DeadGroup, sqlx::Error> {

@@ -3,14 +3,17 @@
 use std::{sync::Arc, time::Duration};
 
 use adapter_persistence_postgres::{
-    AutovacuumCheck, ClockCheck, Database, History, IndexCheck, PermissionCheck, RoutingCheck, SchemaCheck,
-    ServerSettingsCheck, SnapshotCheck, newest_version, outbox_migrations,
+    AutovacuumCheck, ClockCheck, Database, History, IndexCheck, LaneCheck, OutboxEventRepository, OutboxRole,
+    PermissionCheck, RoutingCheck, SchemaCheck, ServerSettingsCheck, SnapshotCheck, newest_version, outbox_migrations,
 };
-use application_core::ports::{Clock, Finding, OutboxCheckPort};
+use application_core::ports::{Clock, Finding, OutboxCheckPort, StoreError};
 use sqlx::Row;
 use test_support::clock::FakeClock;
 
-use super::support::{Fixture, event_of, settings_for};
+use super::{
+    roles::{GROUPS, World, rights},
+    support::{Fixture, event_of, settings_for},
+};
 
 async fn look(check: &dyn OutboxCheckPort) -> Vec<Finding> {
     check.look().await.expect("looked")
@@ -148,6 +151,120 @@ async fn a_permission_that_is_missing_is_found_no_relation_is_forgotten_and_the_
     database.close().await;
     sql.execute(&format!("DROP OWNED BY {role}")).await;
     sql.execute(&format!("DROP ROLE {role}")).await;
+}
+
+/// A user of its own, made by `CREATE ROLE … LOGIN` with this behind it, and the check as it looks.
+async fn check_of(world: &World, user: &str, more: &str) -> (PermissionCheck, Database) {
+    let user = format!("{}_{user}", world.fixture.name());
+    let mut sql = world.fixture.sql().await;
+    sql.execute(&format!("CREATE ROLE {user} LOGIN PASSWORD 'secret' {more}")).await;
+    let mut url = url::Url::parse(world.fixture.url()).expect("a URL");
+    url.set_username(&user).and_then(|()| url.set_password(Some("secret"))).expect("a URL with a user");
+    let database = Database::connect(&settings_for(url.as_str())).await.expect("connected");
+    (PermissionCheck::new(database.clone()), database)
+}
+
+/// `IN ROLE` with the outbox's roles of these names.
+fn members_of(world: &World, roles: &[&str]) -> String {
+    let roles: Vec<_> = roles.iter().map(|role| format!("{}_{role}", world.fixture.name())).collect();
+    format!("IN ROLE {}", roles.join(", "))
+}
+
+#[tokio::test]
+async fn members_of_the_roles_lack_nothing_and_nor_does_the_owner() {
+    let world = World::new("members").await;
+    let mut users: Vec<Vec<&str>> = GROUPS.iter().map(|role| vec![*role]).collect();
+    users.extend([vec!["owner"], vec!["appender", "relay", "consumer"], GROUPS.to_vec()]);
+    for (n, roles) in users.iter().enumerate() {
+        let (check, _) = check_of(&world, &format!("login_{n}"), &members_of(&world, roles)).await;
+        assert_eq!(look(&check).await, [], "{roles:?}");
+    }
+    let superuser = PermissionCheck::new(world.fixture.database.clone());
+    assert_eq!(look(&superuser.needing(&OutboxRole::ALL)).await, []);
+}
+
+#[tokio::test]
+async fn what_a_role_lacks_is_found_and_the_cures_give_what_the_script_gave() {
+    let world = World::new("lacking").await;
+    let (mut sql, name) = (world.fixture.sql().await, world.fixture.name());
+    let given = rights(&mut sql, name).await;
+    for role in GROUPS {
+        let (check, _) = check_of(&world, &format!("login_{role}"), &members_of(&world, &[role])).await;
+        for objects in ["TABLES", "SEQUENCES", "FUNCTIONS"] {
+            sql.execute(&format!("REVOKE ALL ON ALL {objects} IN SCHEMA public FROM {name}_{role}")).await;
+        }
+        let found = look(&check).await;
+        let lacked = given.keys().filter(|(who, _)| who == role).count();
+        assert_eq!(found.len(), lacked, "{role} lacks something on each of its objects: {found:#?}");
+        assert!(found.iter().all(|finding| finding.problem.starts_with(&format!("the role {name}_{role} lacks "))));
+        for Finding { cure, .. } in &found {
+            sql.execute(cure).await;
+        }
+        assert_eq!(look(&check).await, [], "{role}");
+    }
+    assert_eq!(rights(&mut sql, name).await, given, "no more and no less");
+}
+
+#[tokio::test]
+async fn one_column_that_a_role_lacks_is_found_by_its_name() {
+    let world = World::new("column").await;
+    let (mut sql, name) = (world.fixture.sql().await, world.fixture.name());
+    let (check, _) = check_of(&world, "login", &members_of(&world, &["relay"])).await;
+    sql.execute(&format!("REVOKE UPDATE (last_error) ON outbox_event FROM {name}_relay")).await;
+    let found = look(&check).await;
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(found[0].cure, format!("GRANT UPDATE (last_error) ON TABLE outbox_event TO {name}_relay"));
+}
+
+#[tokio::test]
+async fn a_role_that_a_process_needs_and_its_user_has_not_got_is_found_and_the_cure_gives_it() {
+    let world = World::new("needed").await;
+    let (mut sql, name) = (world.fixture.sql().await, world.fixture.name());
+    let (check, _) = check_of(&world, "login", &members_of(&world, &["appender"])).await;
+    assert_eq!(look(&check).await, []);
+    let check = check.needing(&[OutboxRole::Appender, OutboxRole::Relay, OutboxRole::Consumer]);
+    let found = look(&check).await;
+    let named: Vec<_> = found.iter().map(|finding| finding.subject.clone()).collect();
+    assert_eq!(named, [format!("{name}_consumer"), format!("{name}_relay")], "{found:?}");
+    assert_eq!(found[1].cure, format!("GRANT {name}_relay TO {name}_login"));
+    for Finding { cure, .. } in &found {
+        sql.execute(cure).await;
+    }
+    assert_eq!(look(&check).await, []);
+}
+
+#[tokio::test]
+async fn a_member_that_does_not_inherit_is_found_and_the_cure_lets_it() {
+    let world = World::new("inherit").await;
+    let more = format!("NOINHERIT {}", members_of(&world, &["relay"]));
+    let (check, _) = check_of(&world, "login", &more).await;
+    let found = look(&check).await;
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].cure.contains("INHERIT"), "{found:?}");
+    world.fixture.sql().await.execute(&found[0].cure).await;
+    assert_eq!(look(&check).await, []);
+}
+
+#[tokio::test]
+async fn a_user_that_is_a_member_of_no_role_is_found_once_with_the_roles_that_there_are() {
+    let world = World::new("nobody").await;
+    let name = world.fixture.name();
+    let (check, _) = check_of(&world, "login", "").await;
+    let found = look(&check).await;
+    assert_eq!((found.len(), found[0].subject.as_str()), (1, format!("{name}_login").as_str()), "{found:?}");
+    for role in GROUPS {
+        assert!(found[0].cure.contains(&format!("{name}_{role}")), "{found:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_look_that_a_role_has_no_right_to_is_forbidden_and_no_failure() {
+    let world = World::new("forbidden").await;
+    let (_, database) = check_of(&world, "login", &members_of(&world, &["appender"])).await;
+    let lanes = LaneCheck::new(OutboxEventRepository::new(database.clone())).look().await;
+    assert!(matches!(lanes, Err(StoreError::Forbidden { .. })), "{lanes:?}");
+    let routing = RoutingCheck::new(database).look().await;
+    assert!(matches!(routing, Err(StoreError::Forbidden { .. })), "{routing:?}");
 }
 
 #[tokio::test]

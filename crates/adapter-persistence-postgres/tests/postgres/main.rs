@@ -10,6 +10,7 @@ mod doctor;
 mod inbox;
 mod leadership;
 mod maintenance;
+mod many_dead;
 mod migrate;
 mod operate;
 mod readiness;

@@ -280,7 +280,7 @@ async fn a_list_shows_what_its_filter_asks_for_page_by_page() {
     let list = async |filter: EventFilter| -> Vec<EventId> {
         let limit = if filter.limit == 0 { 100 } else { filter.limit };
         let rows = fixture.events.list(&EventFilter { limit, ..filter }).await.expect("read");
-        rows.into_iter().map(|row| row.id).collect()
+        rows.events.into_iter().map(|row| row.id).collect()
     };
     for (status, id) in &all {
         assert_eq!(list(EventFilter { status: Some(*status), ..EventFilter::default() }).await, [*id], "{status}");

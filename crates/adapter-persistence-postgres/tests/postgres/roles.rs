@@ -43,7 +43,7 @@ const ROLES: &str = include_str!("../../../../migrations/roles/roles.sql");
 const GRANTS: &str = include_str!("../../../../migrations/roles/grants.sql");
 const PAGE: &str = include_str!("../../../../docs/security.md");
 
-const GROUPS: [&str; 5] = ["appender", "relay", "consumer", "operator", "reader"];
+pub(crate) const GROUPS: [&str; 5] = ["appender", "relay", "consumer", "operator", "reader"];
 
 /// What nobody but the owner may use: the operators' functions and the triggers do.
 const OWNERS_ALONE: [&str; 6] = [
@@ -59,12 +59,12 @@ const INSUFFICIENT_PRIVILEGE: &str = "42501";
 
 /// A migrated database with a table of the business, and the rights given to roles that this test alone has: they are named
 /// after its database, and go with it.
-struct World {
-    fixture: Fixture,
+pub(crate) struct World {
+    pub(crate) fixture: Fixture,
 }
 
 impl World {
-    async fn new(hint: &str) -> Self {
+    pub(crate) async fn new(hint: &str) -> Self {
         let fixture = Fixture::new(hint).await;
         let mut sql = fixture.sql().await;
         sql.execute("CREATE TABLE invoice (id int); CREATE TABLE app_schema_history (version int)").await;
@@ -157,7 +157,7 @@ async fn create_login(admin: &mut Sql, name: &str, url: &str, role: &str) -> Str
 }
 
 fn is_for_want_of_a_right(error: &StoreError) -> bool {
-    let StoreError::Refused { source } = error else { return false };
+    let StoreError::Forbidden { source } = error else { return false };
     source.downcast_ref::<DriverError>().and_then(DriverError::sqlstate) == Some(INSUFFICIENT_PRIVILEGE)
 }
 
@@ -387,7 +387,7 @@ async fn a_consumer_records_and_parks_and_sees_no_event() {
 
 /// Everything that a list, a status or the doctor shows.
 async fn sees_states_and_figures(login: &Login) {
-    let one = login.events.list(&EventFilter { limit: 1, ..EventFilter::default() }).await.expect("listed");
+    let one = login.events.list(&EventFilter { limit: 1, ..EventFilter::default() }).await.expect("listed").events;
     assert!(login.events.find(one[0].id).await.expect("read").is_some());
     for status in OutboxEventStatus::ALL {
         let filter = EventFilter {
@@ -619,10 +619,10 @@ async fn a_prefix_that_is_too_long_or_taken_by_a_user_is_refused() {
 }
 
 /// Of each role and object what the role may do there; a right that holds for some columns ends in `(`.
-type Rights = BTreeMap<(String, String), BTreeSet<String>>;
+pub(crate) type Rights = BTreeMap<(String, String), BTreeSet<String>>;
 
 /// Everything that the catalog says of the outbox, the owner's own rights left out.
-async fn rights(sql: &mut Sql, name: &str) -> Rights {
+pub(crate) async fn rights(sql: &mut Sql, name: &str) -> Rights {
     let statement = format!(
         "WITH place AS (SELECT relnamespace AS id FROM pg_class WHERE oid = 'outbox_event'::regclass) \
          SELECT coalesce(replace(r.rolname, '{name}_', ''), 'PUBLIC')::text, x.object, x.privilege FROM ( \

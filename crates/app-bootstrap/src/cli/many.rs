@@ -91,7 +91,7 @@ impl ManyArgs {
         // What is said of one event alone is why it could not be done.
         if let ([id], false) = (&self.ids[..], self.dry_run) {
             outbox.act(action, *id, &by).await?;
-            return Ok(say(action.into(), ManyReport { events: 1, interrupted: false }, false, self.json));
+            return Ok(say(action.into(), ManyReport { events: 1, ..ManyReport::default() }, false, self.json));
         }
         let which =
             if self.ids.is_empty() { Selection::Matching(self.filter.filter()) } else { Selection::Events(self.ids) };
@@ -160,7 +160,7 @@ impl PurgeArgs {
                 output::line(format!("{} events or more would be purged", count.events));
                 return Ok(ExitCode::SUCCESS);
             }
-            return Ok(say(PURGE, ManyReport { events: count.events, interrupted: false }, true, self.json));
+            return Ok(say(PURGE, ManyReport { events: count.events, ..ManyReport::default() }, true, self.json));
         }
         let (by, stop) = (self.by.attribution(), stop_at_signal()?);
         let purging = purge.purge(&histories, self.older_than, self.batch, &by, &stop);
@@ -193,7 +193,7 @@ impl From<EventAction> for Done {
 }
 
 fn say(done: Done, report: ManyReport, dry_run: bool, json: bool) -> ExitCode {
-    let ManyReport { events, interrupted } = report;
+    let ManyReport { events, interrupted, .. } = report;
     if json {
         let report = json!({ "action": done.action, "events": events, "dryRun": dry_run, "interrupted": interrupted });
         output::line(report.to_string());

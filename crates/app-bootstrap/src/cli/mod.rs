@@ -2,6 +2,7 @@
 
 mod attribution;
 mod describe;
+mod doctor;
 mod inbox;
 mod many;
 mod outbox;

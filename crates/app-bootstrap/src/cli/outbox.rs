@@ -3,9 +3,8 @@
 use std::process::ExitCode;
 
 use application_core::{
-    outbox::{AggregateType, Attribution, EventAction, EventId, HolderName, OutboxEventStatus, Reason},
-    ports::{AuditEntry, BlockedAggregate, EventFilter, Finding, OutboxEventState, PauseScope},
-    usecases::{Diagnosis, ExamineOutboxUseCase},
+    outbox::{AggregateType, EventAction, EventId, HolderName, OutboxEventStatus, Reason},
+    ports::{AuditEntry, BlockedAggregate, EventFilter, OutboxEventState, PauseScope},
 };
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
@@ -13,11 +12,12 @@ use time::format_description::well_known::Rfc3339;
 
 use super::{
     attribution::AttributionArgs,
+    doctor::{self, DoctorArgs},
     many::{FilterArgs, ManyArgs, PurgeArgs, ReplayArgs},
     output, setup, status,
     values::aggregate_type,
 };
-use crate::{error::BootstrapError, settings::Settings, words::counted};
+use crate::{error::BootstrapError, settings::Settings};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum OutboxCommand {
@@ -69,17 +69,8 @@ pub(super) enum OutboxCommand {
         json: bool,
     },
     /// What is wrong with the outbox, and the cure of each finding; exits with 1 if anything is.
-    #[command(after_help = DOCTOR_EXAMPLES)]
-    Doctor {
-        #[command(flatten)]
-        by: AttributionArgs,
-        /// First build the lanes anew from the open events; refused while a relay holds a lease.
-        #[arg(long)]
-        repair: bool,
-        /// Print one JSON object.
-        #[arg(long)]
-        json: bool,
-    },
+    #[command(after_help = doctor::EXAMPLES)]
+    Doctor(DoctorArgs),
     /// Try DEAD events anew, attempts from zero: by id, or all that match and are not resolved.
     #[command(after_help = REQUEUE_EXAMPLES)]
     Requeue(ManyArgs),
@@ -168,14 +159,6 @@ Examples:
 
 `head` is the event to requeue or to discard.";
 
-const DOCTOR_EXAMPLES: &str = "\
-Examples:
-  app outbox doctor
-  app outbox doctor --json
-  app outbox doctor --repair --reason 'restored from a dump'
-
-It looks at the database, the broker and the settings, and changes nothing without --repair.";
-
 const PURGE_EXAMPLES: &str = "\
 Examples:
   app outbox purge --older-than 7days --dry-run
@@ -228,15 +211,14 @@ Examples:
 
 impl OutboxCommand {
     pub(super) async fn run(self, settings: &Settings) -> Result<ExitCode, BootstrapError> {
-        if let Self::Doctor { by, repair, json } = self {
-            let by = repair.then(|| by.attribution());
-            return doctor(&setup::outbox_as_it_is(settings).await?.doctor(), by, json).await;
+        if let Self::Doctor(arguments) = self {
+            return arguments.run(settings).await;
         }
         let config = setup::outbox(settings).await?;
         let outbox = config.operate();
         match self {
             Self::Status { watch, json } => return status::run(&outbox, watch, json).await,
-            Self::Doctor { .. } => {}
+            Self::Doctor(_) => {}
             Self::List { status, filter, after, limit, json } => {
                 let filter = EventFilter { status, after, limit, ..filter.filter() };
                 let events = outbox.list(&filter).await?;
@@ -274,40 +256,6 @@ impl OutboxCommand {
         }
         Ok(ExitCode::SUCCESS)
     }
-}
-
-async fn doctor(
-    doctor: &ExamineOutboxUseCase,
-    repair: Option<Attribution>,
-    json: bool,
-) -> Result<ExitCode, BootstrapError> {
-    let lanes = match repair {
-        Some(by) => Some(doctor.repair_lanes(&by).await.map_err(BootstrapError::Repair)?),
-        None => None,
-    };
-    let findings: Vec<_> = doctor.examine().await.iter().flat_map(findings).collect();
-    let code = ExitCode::from(u8::from(!findings.is_empty()));
-    if json {
-        output::line(json!({ "rebuiltLanes": lanes, "findings": findings }).to_string());
-    } else {
-        if let Some(lanes) = lanes {
-            output::line(format!("{} rebuilt", counted(lanes, "lane")));
-        }
-        output::line(rows_table(&Value::Array(findings)));
-    }
-    Ok(code)
-}
-
-fn findings(diagnosis: &Diagnosis) -> Vec<Value> {
-    let value = |finding: &Finding| {
-        json!({
-            "check": diagnosis.check,
-            "problem": finding.problem,
-            "subject": finding.subject,
-            "cure": finding.cure,
-        })
-    };
-    diagnosis.findings.iter().map(value).collect()
 }
 
 fn pause_change(action: &str, scope: &PauseScope, changed: bool) -> Value {

@@ -8,7 +8,7 @@ use std::{
 
 use application_core::{
     outbox::{AggregateType, Reason},
-    ports::{LeaderState, OutboxStatistics, Pause, PauseScope, RelayLeases},
+    ports::{LagPercentiles, LeaderState, OutboxStatistics, Pause, PauseScope, RecentPublishing, RelayLeases},
     usecases::OperateOutboxUseCase,
 };
 use serde_json::{Value, json};
@@ -53,11 +53,24 @@ async fn status(outbox: &OperateOutboxUseCase) -> Result<Value, BootstrapError> 
         "oldestPendingAgeSeconds": seconds(statistics.oldest_pending_age),
         "oldestInFlightAgeSeconds": seconds(statistics.oldest_in_flight_age),
         "oldestSnapshotAgeSeconds": seconds(statistics.oldest_snapshot_age),
+        "recentPublishing": outbox.recent_publishing().await?.map(|recent| publishing(&recent)),
         "paused": outbox.pauses().await?.iter().map(pause).collect::<Vec<_>>(),
         "relays": outbox.relays().await?.iter().map(relay).collect::<Vec<_>>(),
         "leaders": outbox.leaders().await?.iter().map(leader).collect::<Vec<_>>(),
         "countLimit": OutboxStatistics::COUNT_LIMIT,
     }))
+}
+
+fn publishing(recent: &RecentPublishing) -> Value {
+    let lag = |of: fn(LagPercentiles) -> Duration| recent.lag.map(|lag| of(lag).as_secs_f64());
+    json!({
+        "events": recent.events,
+        "spanSeconds": recent.span.as_secs_f64(),
+        "perSecond": recent.per_second(),
+        "lagP50Seconds": lag(|lag| lag.p50),
+        "lagP95Seconds": lag(|lag| lag.p95),
+        "lagP99Seconds": lag(|lag| lag.p99),
+    })
 }
 
 fn relay(relay: &RelayLeases) -> Value {
@@ -91,6 +104,7 @@ fn pause(pause: &Pause) -> Value {
 
 fn table(status: &Value) -> String {
     let (limit, mut lines) = (OutboxStatistics::COUNT_LIMIT, Vec::new());
+    let figure = |key: &str| status.get(key).and_then(Value::as_u64).unwrap_or_default();
     for (label, key) in [
         ("PENDING", "pending"),
         ("IN_FLIGHT", "inFlight"),
@@ -98,8 +112,10 @@ fn table(status: &Value) -> String {
         ("DEAD", "dead"),
         ("blocked aggregates", "blockedAggregates"),
     ] {
-        let count = status.get(key).and_then(Value::as_u64).unwrap_or_default();
-        let more = if count >= limit { " or more" } else { "" };
+        let count = figure(key);
+        // Beside so many others, what is pending cannot all be told.
+        let many = count >= limit || key == "pending" && figure("failed").max(figure("dead")) >= limit;
+        let more = if many { " or more" } else { "" };
         lines.push(format!("{label:<24}{count}{more}"));
     }
     for (label, key) in [
@@ -109,6 +125,12 @@ fn table(status: &Value) -> String {
     ] {
         let age = status.get(key).and_then(Value::as_f64);
         lines.push(format!("{label:<24}{}", age.map_or_else(|| "-".to_owned(), |age| format!("{age:.1} s"))));
+    }
+    if let Some(recent) = status.get("recentPublishing").filter(|recent| !recent.is_null()) {
+        let number = |name: &str| recent.get(name).and_then(Value::as_f64);
+        let lag = number("lagP99Seconds").map(|lag| format!(", 99 % within {lag:.2} s")).unwrap_or_default();
+        let (rate, span) = (number("perSecond").unwrap_or_default(), number("spanSeconds").unwrap_or_default());
+        lines.push(format!("{:<24}{rate:.1} a second over {span:.0} s{lag}", "published"));
     }
     for pause in status.get("paused").and_then(Value::as_array).into_iter().flatten() {
         let field = |name: &str| pause.get(name).filter(|value| !value.is_null()).map(text);

@@ -49,7 +49,14 @@ pub enum StoreError {
         /// The rows that did.
         actual: u64,
     },
-    /// The database refused the statement: a constraint, a missing table, a missing permission.
+    /// The database does not let this process's user do it.
+    #[error("the user of the database lacks a right")]
+    Forbidden {
+        /// The driver's error.
+        #[source]
+        source: BoxError,
+    },
+    /// The database refused the statement: a constraint, a missing table.
     #[error("the database refused the statement")]
     Refused {
         /// The driver's error.

@@ -35,10 +35,10 @@ pub use outbox_doctor::{Finding, LaneRepairPort, OutboxCheckPort};
 pub use outbox_holders::{LeaderState, OutboxHoldersPort, RelayLeases};
 pub use outbox_maintenance::{OutboxMaintenancePort, ReapReport, ReapRequest};
 pub use outbox_operations::{
-    BlockedAggregate, EventFilter, OutboxEventContent, OutboxEventState, OutboxOperationsPort,
+    BlockedAggregate, EventFilter, EventPage, OutboxEventContent, OutboxEventState, OutboxOperationsPort,
 };
 pub use outbox_pause::{OutboxPausePort, Pause, PauseScope};
-pub use outbox_statistics::{DeadGroup, OutboxStatistics, OutboxStatisticsPort};
+pub use outbox_statistics::{DeadGroup, LagPercentiles, OutboxStatistics, OutboxStatisticsPort, RecentPublishing};
 pub use outbox_store::OutboxStorePort;
 pub use payload_cipher::{PayloadCipherError, PayloadCipherPort};
 pub use random::Random;

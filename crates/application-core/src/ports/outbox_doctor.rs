@@ -26,7 +26,7 @@ pub trait OutboxCheckPort: Send + Sync {
     /// Looks; empty: all is well. It MUST change nothing, and say so when it does not list everything that it found.
     ///
     /// # Errors
-    /// [`StoreError`].
+    /// [`StoreError::Forbidden`] when this process's user may not look; other [`StoreError`]s.
     async fn look(&self) -> Result<Vec<Finding>, StoreError>;
 }
 

@@ -82,6 +82,16 @@ pub struct EventFilter {
     pub limit: u32,
 }
 
+/// A page of events.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EventPage {
+    /// In the order of their ids. A page may have fewer than it could and not be the last: a look through very many events
+    /// that do not match ends it.
+    pub events: Vec<OutboxEventState>,
+    /// The `after` of the next page; none: there is nothing behind this one.
+    pub next: Option<EventId>,
+}
+
 /// An aggregate that waits behind a DEAD event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BlockedAggregate {
@@ -95,8 +105,13 @@ pub struct BlockedAggregate {
     pub reason: Option<String>,
     /// How long the head has been stored.
     pub age: Duration,
-    /// The open events that wait, the head included; counted up to 10,000.
+    /// The open events that wait, the head included; counted up to [`BlockedAggregate::DEEPEST`].
     pub depth: u32,
+}
+
+impl BlockedAggregate {
+    /// Where counting the events behind a head stops.
+    pub const DEEPEST: u32 = 1_000;
 }
 
 /// An operator's view and actions. Every action is one transition of each event that it names.
@@ -115,11 +130,11 @@ pub trait OutboxOperationsPort: Send + Sync {
     /// [`StoreError`].
     async fn content(&self, id: EventId) -> Result<Option<OutboxEventContent>, StoreError>;
 
-    /// A page of events in the order of their ids.
+    /// A page of events. Its price MUST be bounded, whatever is stored and however little of it matches.
     ///
     /// # Errors
     /// [`StoreError`].
-    async fn list(&self, filter: &EventFilter) -> Result<Vec<OutboxEventState>, StoreError>;
+    async fn list(&self, filter: &EventFilter) -> Result<EventPage, StoreError>;
 
     /// Aggregates that wait behind a DEAD event, oldest head first; at most `limit`.
     ///

@@ -12,8 +12,11 @@ use crate::{
 pub struct Diagnosis {
     /// The check's name.
     pub check: &'static str,
-    /// What it found; empty: all is well.
+    /// What it found; empty: all is well, unless it is forbidden.
     pub findings: Vec<Finding>,
+    /// The database does not let this user look, so that nothing is known. Whether it should is what the check of
+    /// permissions says.
+    pub forbidden: bool,
 }
 
 /// Runs the checks, and has the lanes rebuilt on demand.
@@ -29,12 +32,17 @@ impl ExamineOutboxUseCase {
         Self { checks, lanes }
     }
 
-    /// Makes every check. One that cannot be made is a finding, and hides none of the others.
+    /// Makes every check. One that cannot be made is a finding and hides none of the others; one that this process's user
+    /// may not make is none.
     pub async fn examine(&self) -> Vec<Diagnosis> {
         let mut diagnoses = Vec::new();
         for check in &self.checks {
-            let findings = check.look().await.unwrap_or_else(|error| vec![not_made(check.name(), &error)]);
-            diagnoses.push(Diagnosis { check: check.name(), findings });
+            let (findings, forbidden) = match check.look().await {
+                Ok(findings) => (findings, false),
+                Err(StoreError::Forbidden { .. }) => (Vec::new(), true),
+                Err(error) => (vec![not_made(check.name(), &error)], false),
+            };
+            diagnoses.push(Diagnosis { check: check.name(), findings, forbidden });
         }
         diagnoses
     }
@@ -82,14 +90,25 @@ mod tests {
         let finding =
             Finding { problem: "broken".to_owned(), subject: "a thing".to_owned(), cure: "mend it".to_owned() };
         let checks = vec![
-            check("refused", Err(StoreError::Refused { source: "permission denied".into() })),
+            check("refused", Err(StoreError::Refused { source: "no such view".into() })),
             check("sound", Ok(Vec::new())),
             check("broken", Ok(vec![finding.clone()])),
         ];
         let diagnoses = ExamineOutboxUseCase::new(checks, Arc::new(MockLaneRepairPort::new())).examine().await;
         let names: Vec<_> = diagnoses.iter().map(|diagnosis| (diagnosis.check, diagnosis.findings.len())).collect();
         assert_eq!(names, [("refused", 1), ("sound", 0), ("broken", 1)]);
-        assert!(diagnoses[0].findings[0].problem.ends_with("permission denied"), "{diagnoses:?}");
+        assert!(diagnoses[0].findings[0].problem.ends_with("no such view"), "{diagnoses:?}");
         assert_eq!(diagnoses[2].findings, [finding]);
+    }
+
+    #[tokio::test]
+    async fn a_check_that_the_user_may_not_make_is_told_and_is_no_finding() {
+        let checks = vec![
+            check("secret", Err(StoreError::Forbidden { source: "permission denied".into() })),
+            check("sound", Ok(Vec::new())),
+        ];
+        let diagnoses = ExamineOutboxUseCase::new(checks, Arc::new(MockLaneRepairPort::new())).examine().await;
+        let told: Vec<_> = diagnoses.iter().map(|told| (told.check, told.findings.len(), told.forbidden)).collect();
+        assert_eq!(told, [("secret", 0, true), ("sound", 0, false)]);
     }
 }

@@ -5,9 +5,9 @@ use std::{fmt, sync::Arc};
 use crate::{
     outbox::{Attribution, EventAction, EventId, OnPublish, OutboxEventStatus},
     ports::{
-        AuditEntry, BlockedAggregate, DeadGroup, EventFilter, LeaderState, OutboxAuditPort, OutboxEventState,
-        OutboxHoldersPort, OutboxOperationsPort, OutboxPausePort, OutboxStatistics, OutboxStatisticsPort, Pause,
-        PauseScope, RelayLeases, StoreError, WakeupPort,
+        AuditEntry, BlockedAggregate, DeadGroup, EventFilter, EventPage, LeaderState, OutboxAuditPort,
+        OutboxEventState, OutboxHoldersPort, OutboxOperationsPort, OutboxPausePort, OutboxStatistics,
+        OutboxStatisticsPort, Pause, PauseScope, RecentPublishing, RelayLeases, StoreError, WakeupPort,
     },
     usecases::StopSignal,
 };
@@ -135,13 +135,12 @@ impl OperateOutboxUseCase {
         let mut pages = Pages::new(action, which, batch);
         let mut report = ManyReport::default();
         while !stop.is_set() {
-            let ids = pages.next(self.ports.operations.as_ref()).await?;
-            if ids.is_empty() {
-                return Ok(report);
+            let Some(ids) = pages.next(self.ports.operations.as_ref()).await? else { return Ok(report) };
+            if !ids.is_empty() {
+                report.events += self.act_on_batch(action, &ids, by).await?;
             }
-            report.events += self.act_on_batch(action, &ids, by).await?;
         }
-        Ok(ManyReport { interrupted: true, ..report })
+        Ok(ManyReport { interrupted: !pages.is_over(), next: pages.after(), ..report })
     }
 
     /// Counts what [`Self::act_on_many`] would change now, and changes nothing.
@@ -157,16 +156,13 @@ impl OperateOutboxUseCase {
         let mut pages = Pages::new(action, which, MOST_IN_A_BATCH);
         let mut report = ManyReport::default();
         while !stop.is_set() {
-            let ids = pages.next(self.ports.operations.as_ref()).await?;
-            if ids.is_empty() {
-                return Ok(report);
-            }
+            let Some(ids) = pages.next(self.ports.operations.as_ref()).await? else { return Ok(report) };
             report.events += match which {
                 Selection::Matching(_) => wide(ids.len()),
                 Selection::Events(_) => self.count_startable(action, &ids).await?,
             };
         }
-        Ok(ManyReport { interrupted: true, ..report })
+        Ok(ManyReport { interrupted: !pages.is_over(), next: pages.after(), ..report })
     }
 
     /// The state of one event.
@@ -177,12 +173,29 @@ impl OperateOutboxUseCase {
         self.ports.operations.find(id).await?.ok_or(OperateError::NotFound { id })
     }
 
-    /// A page of events.
+    /// A page of events, by one look at the store.
+    ///
+    /// # Errors
+    /// [`OperateError`].
+    pub async fn page(&self, filter: &EventFilter) -> Result<EventPage, OperateError> {
+        Ok(self.ports.operations.list(filter).await?)
+    }
+
+    /// As many events as the filter's limit says, if there are so many: looks as often as that takes.
     ///
     /// # Errors
     /// [`OperateError`].
     pub async fn list(&self, filter: &EventFilter) -> Result<Vec<OutboxEventState>, OperateError> {
-        Ok(self.ports.operations.list(filter).await?)
+        let (mut rest, mut found) = (filter.clone(), Vec::new());
+        loop {
+            let EventPage { events, next } = self.page(&rest).await?;
+            rest.limit = rest.limit.saturating_sub(u32::try_from(events.len()).unwrap_or(u32::MAX));
+            found.extend(events);
+            if next.is_none() || rest.limit == 0 {
+                return Ok(found);
+            }
+            rest.after = next;
+        }
     }
 
     /// Aggregates that wait behind a DEAD event.
@@ -199,6 +212,17 @@ impl OperateOutboxUseCase {
     /// [`OperateError`].
     pub async fn statistics(&self) -> Result<OutboxStatistics, OperateError> {
         Ok(self.ports.statistics.statistics().await?)
+    }
+
+    /// How publishing goes, all relays together; `None` where published events are deleted, for then nothing tells of them.
+    ///
+    /// # Errors
+    /// [`OperateError`].
+    pub async fn recent_publishing(&self) -> Result<Option<RecentPublishing>, OperateError> {
+        match self.on_publish {
+            OnPublish::Keep => Ok(Some(self.ports.statistics.recent_publishing().await?)),
+            OnPublish::Delete => Ok(None),
+        }
     }
 
     /// How the unresolved DEAD events have died.
@@ -299,7 +323,7 @@ impl OperateOutboxUseCase {
 pub enum Selection {
     /// These events.
     Events(Vec<EventId>),
-    /// Every event that matches; its status, page and limit are the action's to say.
+    /// Every event that matches, from its `after` on; its status and limit are the action's to say.
     Matching(EventFilter),
 }
 
@@ -310,6 +334,9 @@ pub struct ManyReport {
     pub events: u64,
     /// Whether it was told to stop before all were looked at.
     pub interrupted: bool,
+    /// Where a call with the same filter goes on (its `after`) without a look at what this one has been through; none: it
+    /// begins anew.
+    pub next: Option<EventId>,
 }
 
 /// The most events of one batch.
@@ -327,6 +354,7 @@ fn starts_from(action: EventAction, state: &OutboxEventState) -> bool {
 enum Pages<'a> {
     Given(std::slice::Chunks<'a, EventId>),
     Found(EventFilter),
+    Over,
 }
 
 impl<'a> Pages<'a> {
@@ -340,20 +368,37 @@ impl<'a> Pages<'a> {
                     EventAction::Replay => OutboxEventStatus::Published,
                 };
                 let filter = filter.clone();
-                Self::Found(EventFilter { status: Some(status), unresolved: true, after: None, limit: batch, ..filter })
+                Self::Found(EventFilter { status: Some(status), unresolved: true, limit: batch, ..filter })
             }
         }
     }
 
-    /// The next ones; empty: that was all. An event that dies behind the page that was read is a later call's.
-    async fn next(&mut self, operations: &dyn OutboxOperationsPort) -> Result<Vec<EventId>, StoreError> {
+    /// The next ones, maybe none of what was looked at; `None`: that was all. An event that dies behind the page that was
+    /// read is a later call's.
+    async fn next(&mut self, operations: &dyn OutboxOperationsPort) -> Result<Option<Vec<EventId>>, StoreError> {
         match self {
-            Self::Given(chunks) => Ok(chunks.next().unwrap_or_default().to_vec()),
+            Self::Given(chunks) => Ok(chunks.next().map(<[EventId]>::to_vec)),
             Self::Found(filter) => {
-                let ids: Vec<_> = operations.list(filter).await?.into_iter().map(|event| event.id).collect();
-                filter.after = ids.last().copied().or(filter.after);
-                Ok(ids)
+                let EventPage { events, next } = operations.list(filter).await?;
+                match next {
+                    Some(next) => filter.after = Some(next),
+                    None => *self = Self::Over,
+                }
+                Ok(Some(events.into_iter().map(|event| event.id).collect()))
             }
+            Self::Over => Ok(None),
+        }
+    }
+
+    const fn is_over(&self) -> bool {
+        matches!(self, Self::Over)
+    }
+
+    /// What was looked at so far ends here.
+    const fn after(&self) -> Option<EventId> {
+        match self {
+            Self::Found(filter) => filter.after,
+            Self::Given(_) | Self::Over => None,
         }
     }
 }
@@ -443,9 +488,62 @@ mod tests {
         operations.expect_list().returning(|filter| {
             assert_eq!((filter.status, filter.unresolved), (Some(OutboxEventStatus::Dead), true));
             let later = (1..=5).map(dead).filter(|event| filter.after.is_none_or(|after| event.id > after));
-            Ok(later.take(usize::try_from(filter.limit).unwrap()).collect())
+            let events: Vec<_> = later.take(usize::try_from(filter.limit).unwrap()).collect();
+            let next = events.last().map(|event| event.id).filter(|last| *last < dead(5).id);
+            Ok(EventPage { events, next })
         });
         operations
+    }
+
+    /// Five DEAD events of which the fourth matches; each look goes through two.
+    fn one_in_five() -> MockOutboxOperationsPort {
+        let mut operations = MockOutboxOperationsPort::new();
+        operations.expect_list().returning(|filter| {
+            let (events, next) = match filter.after {
+                None => (Vec::new(), Some(dead(2).id)),
+                Some(after) if after == dead(2).id => (vec![dead(4)], Some(dead(4).id)),
+                Some(_) => (Vec::new(), None),
+            };
+            Ok(EventPage { events, next })
+        });
+        operations
+    }
+
+    #[tokio::test]
+    async fn a_look_that_finds_nothing_is_not_the_end() {
+        let found = operate(one_in_five()).list(&EventFilter { limit: 9, ..EventFilter::default() }).await.unwrap();
+        assert_eq!(found, [dead(4)]);
+        let found = operate(one_in_five()).list(&EventFilter { limit: 1, ..EventFilter::default() }).await.unwrap();
+        assert_eq!(found, [dead(4)]);
+        let mut operations = one_in_five();
+        operations.expect_act().times(1).returning(|_, ids, _| Ok(ids.to_vec()));
+        let (which, stop) = (Selection::Matching(EventFilter::default()), StopSignal::new());
+        let requeued = operate(operations).act_on_many(EventAction::Requeue, &which, 2, &somebody(), &stop).await;
+        assert_eq!(requeued.unwrap(), ManyReport { events: 1, ..ManyReport::default() });
+    }
+
+    #[tokio::test]
+    async fn an_interrupted_action_on_many_goes_on_where_it_was() {
+        let stop = StopSignal::new();
+        let mut operations = five_dead();
+        let told = stop.clone();
+        operations.expect_act().times(1).returning(move |_, ids, _| {
+            told.set();
+            Ok(ids.to_vec())
+        });
+        let which = Selection::Matching(EventFilter::default());
+        let first = operate(operations).act_on_many(EventAction::Requeue, &which, 2, &somebody(), &stop).await.unwrap();
+        assert_eq!(first, ManyReport { events: 2, interrupted: true, next: Some(dead(2).id) });
+        let mut operations = five_dead();
+        operations
+            .expect_act()
+            .withf(|_, ids, _| !ids.contains(&dead(2).id))
+            .times(2)
+            .returning(|_, ids, _| Ok(ids.to_vec()));
+        let rest = Selection::Matching(EventFilter { after: first.next, ..EventFilter::default() });
+        let stop = StopSignal::new();
+        let second = operate(operations).act_on_many(EventAction::Requeue, &rest, 2, &somebody(), &stop).await.unwrap();
+        assert_eq!(second, ManyReport { events: 3, ..ManyReport::default() });
     }
 
     #[tokio::test]
@@ -462,7 +560,7 @@ mod tests {
         let which = Selection::Matching(EventFilter::default());
         let report =
             operate(operations).act_on_many(EventAction::Discard, &which, 2, &somebody(), &stop).await.unwrap();
-        assert_eq!(report, ManyReport { events: 4, interrupted: true });
+        assert_eq!(report, ManyReport { events: 4, interrupted: true, next: Some(dead(4).id) });
     }
 
     #[tokio::test]
@@ -470,7 +568,7 @@ mod tests {
         let which = Selection::Matching(EventFilter::default());
         let stop = StopSignal::new();
         let report = operate(five_dead()).count_many(EventAction::Requeue, &which, &stop).await.unwrap();
-        assert_eq!(report, ManyReport { events: 5, interrupted: false });
+        assert_eq!(report, ManyReport { events: 5, ..ManyReport::default() });
         let mut operations = MockOutboxOperationsPort::new();
         operations.expect_find().returning(|id| Ok((id == dead(1).id).then(|| dead(1))));
         let which = Selection::Events(vec![dead(1).id, dead(2).id]);

@@ -117,7 +117,7 @@ mod tests {
         let stop = StopSignal::new();
         let purge = purge(vec![(Published, 10), (Published, 3), (Resolved, 10), (Resolved, 0)], &stop);
         let report = purge.purge(&SettledHistory::ALL, DAY, 10, &somebody(), &stop).await.unwrap();
-        assert_eq!(report, ManyReport { events: 23, interrupted: false });
+        assert_eq!(report, ManyReport { events: 23, ..ManyReport::default() });
     }
 
     #[tokio::test]
@@ -125,7 +125,7 @@ mod tests {
         let stop = StopSignal::new();
         let purge = purge(vec![(SettledHistory::Published, 10), (SettledHistory::Published, 10)], &stop);
         let report = purge.purge(&SettledHistory::ALL, DAY, 10, &somebody(), &stop).await.unwrap();
-        assert_eq!(report, ManyReport { events: 20, interrupted: true });
+        assert_eq!(report, ManyReport { events: 20, interrupted: true, ..ManyReport::default() });
     }
 
     #[tokio::test]

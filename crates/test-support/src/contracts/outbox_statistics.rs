@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use application_core::{
     outbox::{FailedOutcome, FailureClass, HolderName},
-    ports::OutboxStatistics,
+    ports::{OutboxStatistics, RecentPublishing},
 };
 
 use super::{
@@ -120,6 +120,35 @@ pub async fn unresolved_dead_events_are_grouped_by_class_and_types<H: OutboxHarn
     assert_eq!(rejected.example.as_deref(), Some("rejected: full"));
     assert!(rejected.oldest_age >= AGE && other.oldest_age < AGE, "{groups:?}");
     assert_eq!((other.class, other.event_type.as_str(), other.events), (None, "Other", 1));
+}
+
+pub async fn what_was_published_lately_is_counted_with_its_lag<H: OutboxHarness>() {
+    let bench = Bench::<H>::fresh().await;
+    let recent = async || bench.harness.statistics().recent_publishing().await.unwrap();
+    let nothing = RecentPublishing { events: 0, span: RecentPublishing::SPAN, lag: None };
+    assert_eq!(recent().await, nothing);
+    bench.appended("a", 1).await;
+    bench.harness.advance(AGE).await;
+    bench.appended("b", 2).await;
+    bench.publish_due().await;
+    bench.appended("waiting", 1).await;
+    let seen = recent().await;
+    assert_eq!((seen.events, seen.span), (3, RecentPublishing::SPAN));
+    let lag = seen.lag.expect("three were published");
+    assert!(lag.p50 < AGE && lag.p95 >= AGE && lag.p99 >= AGE, "{lag:?}");
+    bench.harness.advance(RecentPublishing::SPAN).await;
+    assert_eq!(recent().await, nothing);
+}
+
+pub async fn a_replay_is_counted_and_lags_behind_nothing<H: OutboxHarness>() {
+    let bench = Bench::<H>::fresh().await;
+    let id = bench.appended("a", 1).await[0];
+    bench.publish_due().await;
+    bench.harness.advance(AGE).await;
+    assert!(bench.harness.operations().replay(id).await.unwrap());
+    bench.publish_due().await;
+    let recent = bench.harness.statistics().recent_publishing().await.unwrap();
+    assert_eq!((recent.events, recent.lag), (1, None));
 }
 
 pub async fn the_oldest_in_flight_age_is_that_of_the_oldest_claim_that_stands<H: OutboxHarness>() {

@@ -283,6 +283,8 @@ macro_rules! outbox_statistics_contract {
                 dead_events_what_is_behind_them_and_replays_are_no_backlog,
                 the_oldest_blocked_age_is_that_of_the_dead_event_that_was_stored_first_until_it_is_resolved,
                 unresolved_dead_events_are_grouped_by_class_and_types,
+                what_was_published_lately_is_counted_with_its_lag,
+                a_replay_is_counted_and_lags_behind_nothing,
                 the_oldest_in_flight_age_is_that_of_the_oldest_claim_that_stands,
                 a_renewal_does_not_shorten_the_oldest_in_flight_age,
                 relays_that_hold_leases_are_counted_by_name,

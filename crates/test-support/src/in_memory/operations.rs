@@ -4,7 +4,10 @@ use std::collections::BTreeSet;
 
 use application_core::{
     outbox::{Attribution, EventAction, EventId, FailureClass, OutboxEventStatus, OutboxTransition},
-    ports::{BlockedAggregate, EventFilter, OutboxEventContent, OutboxEventState, OutboxOperationsPort, StoreError},
+    ports::{
+        BlockedAggregate, EventFilter, EventPage, OutboxEventContent, OutboxEventState, OutboxOperationsPort,
+        StoreError,
+    },
 };
 use async_trait::async_trait;
 use time::OffsetDateTime;
@@ -14,9 +17,6 @@ use super::{
     audit::check,
     state::{EventRow, State, age},
 };
-
-/// Where counting the events behind a blocked head stops.
-const MOST_DEPTH: usize = 10_000;
 
 impl State {
     fn state_of(&self, event: &EventRow) -> OutboxEventState {
@@ -51,8 +51,10 @@ impl State {
         }
     }
 
-    fn matching(&self, filter: &EventFilter, now: OffsetDateTime) -> Vec<OutboxEventState> {
-        self.events
+    fn matching(&self, filter: &EventFilter, now: OffsetDateTime) -> EventPage {
+        let most = usize::try_from(filter.limit).unwrap_or(usize::MAX);
+        let events: Vec<_> = self
+            .events
             .values()
             .filter(|event| filter.after.is_none_or(|after| event.id > after))
             .filter(|event| filter.aggregate_type.as_ref().is_none_or(|wanted| *wanted == event.aggregate_type))
@@ -63,8 +65,10 @@ impl State {
             .filter(|event| !filter.unresolved || event.resolved.is_none())
             .filter(|event| filter.status.is_none_or(|wanted| wanted == self.status_of(event)))
             .map(|event| self.state_of(event))
-            .take(usize::try_from(filter.limit).unwrap_or(usize::MAX))
-            .collect()
+            .take(most)
+            .collect();
+        let next = events.last().map(|event| event.id).filter(|_| events.len() == most);
+        EventPage { events, next }
     }
 
     fn blocked(&self, limit: u32, now: OffsetDateTime) -> Vec<BlockedAggregate> {
@@ -85,7 +89,9 @@ impl State {
                 head: head.id,
                 reason: head.last_error.clone(),
                 age: age(head.created_at, now),
-                depth: u32::try_from(self.open_of(head.lane).take(MOST_DEPTH).count()).unwrap_or(u32::MAX),
+                depth: u32::try_from(self.open_of(head.lane).count())
+                    .unwrap_or(u32::MAX)
+                    .min(BlockedAggregate::DEEPEST),
             })
             .collect()
     }
@@ -187,7 +193,7 @@ impl OutboxOperationsPort for InMemoryOutbox {
         })
     }
 
-    async fn list(&self, filter: &EventFilter) -> Result<Vec<OutboxEventState>, StoreError> {
+    async fn list(&self, filter: &EventFilter) -> Result<EventPage, StoreError> {
         self.shared.statement(Operation::Operate, |state, now| Ok(state.matching(filter, now)))
     }
 

@@ -8,14 +8,14 @@ use std::{
 
 use application_core::{
     outbox::{FailureClass, OutboxEventStatus},
-    ports::{DeadGroup, OutboxStatistics, OutboxStatisticsPort, StoreError},
+    ports::{DeadGroup, LagPercentiles, OutboxStatistics, OutboxStatisticsPort, RecentPublishing, StoreError},
 };
 use async_trait::async_trait;
 use time::OffsetDateTime;
 
 use super::{
     InMemoryOutbox, Operation,
-    state::{State, age},
+    state::{EventRow, State, age},
 };
 
 impl State {
@@ -52,6 +52,25 @@ impl State {
         figures
     }
 
+    fn recent_publishing(&self, now: OffsetDateTime) -> RecentPublishing {
+        let published = |event: &&EventRow| event.published_at.is_some_and(|at| age(at, now) < RecentPublishing::SPAN);
+        let mut recent: Vec<_> = self.events.values().filter(published).collect();
+        recent.sort_by_key(|event| Reverse(event.published_at));
+        recent.truncate(usize::try_from(RecentPublishing::MOST).unwrap_or(usize::MAX));
+        let events = u64::try_from(recent.len()).unwrap_or(u64::MAX);
+        let oldest = recent.last().and_then(|event| event.published_at).map(|at| age(at, now));
+        let span = oldest.filter(|_| events >= RecentPublishing::MOST).unwrap_or(RecentPublishing::SPAN);
+        let first = recent.iter().filter(|event| event.replays == 0);
+        let mut lags: Vec<_> = first.filter_map(|event| Some(age(event.created_at, event.published_at?))).collect();
+        lags.sort_unstable();
+        let lag = |hundredths| percentile(&lags, hundredths);
+        let lag = match (lag(50), lag(95), lag(99)) {
+            (Some(p50), Some(p95), Some(p99)) => Some(LagPercentiles { p50, p95, p99 }),
+            _ => None,
+        };
+        RecentPublishing { events, span, lag }
+    }
+
     fn dead_groups(&self, now: OffsetDateTime) -> Vec<DeadGroup> {
         let mut groups = BTreeMap::new();
         for event in self.open.values().filter_map(|id| self.events.get(id)) {
@@ -78,6 +97,11 @@ impl State {
     }
 }
 
+/// The least value that so many hundredths of the sorted ones do not exceed.
+fn percentile(sorted: &[Duration], hundredths: usize) -> Option<Duration> {
+    sorted.get((sorted.len() * hundredths).div_ceil(100).checked_sub(1)?).copied()
+}
+
 fn class_of(error: Option<&str>) -> Option<FailureClass> {
     error?.split_once(": ")?.0.parse().ok()
 }
@@ -90,5 +114,9 @@ impl OutboxStatisticsPort for InMemoryOutbox {
 
     async fn dead_groups(&self) -> Result<Vec<DeadGroup>, StoreError> {
         self.shared.statement(Operation::Statistics, |state, now| Ok(state.dead_groups(now)))
+    }
+
+    async fn recent_publishing(&self) -> Result<RecentPublishing, StoreError> {
+        self.shared.statement(Operation::Statistics, |state, now| Ok(state.recent_publishing(now)))
     }
 }

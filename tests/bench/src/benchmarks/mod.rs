@@ -2,6 +2,7 @@
 
 mod append;
 mod cost;
+mod dead;
 mod drain;
 mod growth;
 mod idle;
@@ -84,6 +85,13 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
         within: Duration::from_mins(25),
         needs_broker: false,
         run: |bench| Box::pin(growth::run(bench)),
+    },
+    Benchmark {
+        name: "dead",
+        about: "what an operator's requests cost beside a million DEAD events",
+        within: Duration::from_mins(10),
+        needs_broker: false,
+        run: |bench| Box::pin(dead::run(bench)),
     },
     Benchmark {
         name: "memory",

@@ -18,6 +18,8 @@ use crate::http::problem_details::ProblemDetails;
 
 pub(super) type Answer<T> = Result<T, ProblemDetails>;
 pub(super) type Body<T> = Result<Json<JsonObject<T>>, JsonRejection>;
+/// The event that the path of a request names.
+pub(super) type Named = Result<Path<String>, PathRejection>;
 
 pub(super) const DEFAULT_LIMIT: u32 = 100;
 pub(super) const MAX_LIMIT: u32 = 1_000;
@@ -39,8 +41,8 @@ pub(super) fn json<T>(body: Body<T>) -> Answer<T> {
     }
 }
 
-pub(super) fn id_in_path(path: Result<Path<String>, PathRejection>) -> Answer<EventId> {
-    let Path(id) = path.map_err(|error| bad_request(error.body_text()))?;
+pub(super) fn id_in_path(named: Named) -> Answer<EventId> {
+    let Path(id) = named.map_err(|error| bad_request(error.body_text()))?;
     event_id(&id)
 }
 

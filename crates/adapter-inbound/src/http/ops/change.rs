@@ -4,21 +4,19 @@ use std::{pin::pin, time::Duration};
 
 use application_core::{
     JsonObject,
-    outbox::{AggregateId, AggregateType, Attribution, EventAction, EventType, FailureClass, OperatorName, Reason},
+    outbox::{
+        AggregateId, AggregateType, Attribution, EventAction, EventId, EventType, FailureClass, OperatorName, Reason,
+    },
     ports::{EventFilter, PauseScope},
     usecases::{ManyReport, OperateError, Selection, StopSignal},
 };
-use axum::{
-    Json,
-    extract::{Path, State, rejection::PathRejection},
-    http::StatusCode,
-};
+use axum::{Json, extract::State, http::StatusCode};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
 use super::{
     Shared,
-    answer::{Answer, Body, bad_request, event_id, id_in_path, json, optional, problem},
+    answer::{Answer, Body, Named, bad_request, event_id, id_in_path, json, optional, problem},
     openapi::class_schema,
     views::{ChangedView, ManyView},
 };
@@ -71,6 +69,9 @@ pub(super) struct ManyRequest {
     filter: Option<JsonObject<FilterRequest>>,
     /// Every unresolved DEAD event.
     all: Option<bool>,
+    /// With `filter` or `all`: only events after this id, `next` of the answer that was interrupted.
+    #[schema(format = "uuid")]
+    after: Option<String>,
     /// Only say how many events it would change.
     #[serde(default)]
     dry_run: bool,
@@ -108,10 +109,10 @@ struct FilterRequest {
     responses((status = 204, description = "done")))]
 pub(super) async fn requeue_one(
     State(parts): State<Shared>,
-    path: Result<Path<String>, PathRejection>,
+    event: Named,
     body: Body<ActRequest>,
 ) -> Answer<StatusCode> {
-    one(&parts, EventAction::Requeue, path, body).await
+    one(&parts, EventAction::Requeue, event, body).await
 }
 
 /// Gives a DEAD event up, so that its aggregate goes on without it.
@@ -120,10 +121,10 @@ pub(super) async fn requeue_one(
     responses((status = 204, description = "done")))]
 pub(super) async fn discard_one(
     State(parts): State<Shared>,
-    path: Result<Path<String>, PathRejection>,
+    event: Named,
     body: Body<ActRequest>,
 ) -> Answer<StatusCode> {
-    one(&parts, EventAction::Discard, path, body).await
+    one(&parts, EventAction::Discard, event, body).await
 }
 
 /// Sends a published event again under its id.
@@ -132,10 +133,10 @@ pub(super) async fn discard_one(
     responses((status = 204, description = "done")))]
 pub(super) async fn replay_one(
     State(parts): State<Shared>,
-    path: Result<Path<String>, PathRejection>,
+    event: Named,
     body: Body<ActRequest>,
 ) -> Answer<StatusCode> {
-    one(&parts, EventAction::Replay, path, body).await
+    one(&parts, EventAction::Replay, event, body).await
 }
 
 /// Tries DEAD events anew. After a while it answers that it was interrupted: the same request goes on.
@@ -168,21 +169,16 @@ pub(super) async fn resume(State(parts): State<Shared>, body: Body<PauseRequest>
     Ok(Json(ChangedView { changed: parts.operate.resume(&scope, &by).await.map_err(problem)? }))
 }
 
-async fn one(
-    parts: &Shared,
-    action: EventAction,
-    path: Result<Path<String>, PathRejection>,
-    body: Body<ActRequest>,
-) -> Answer<StatusCode> {
+async fn one(parts: &Shared, action: EventAction, event: Named, body: Body<ActRequest>) -> Answer<StatusCode> {
     let ActRequest { by, reason } = json(body)?;
-    parts.operate.act(action, id_in_path(path)?, &attribution(by, reason)?).await.map_err(problem)?;
+    parts.operate.act(action, id_in_path(event)?, &attribution(by, reason)?).await.map_err(problem)?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 async fn many(parts: &Shared, action: EventAction, body: Body<ManyRequest>) -> Answer<Json<ManyView>> {
     let request = json(body)?;
     let (outbox, stop) = (&parts.operate, StopSignal::new());
-    let which = selection(request.events, request.filter, request.all)?;
+    let which = selection(request.events, request.filter, request.all, request.after)?;
     let by = attribution(request.by, request.reason)?;
     let report = if request.dry_run {
         for_a_while(parts.bulk_time, &stop, outbox.count_many(action, &which, &stop)).await
@@ -212,16 +208,19 @@ fn selection(
     events: Option<Vec<String>>,
     filter: Option<JsonObject<FilterRequest>>,
     all: Option<bool>,
+    after: Option<String>,
 ) -> Answer<Selection> {
+    let after = optional("after", after, |text| text.parse::<EventId>())?;
     match (events, filter, all) {
+        (Some(_), None, None) if after.is_some() => Err(bad_request("after goes with filter or all, not with events")),
         (Some(events), None, None) => {
             if !(1..=MOST_NAMED).contains(&events.len()) {
                 return Err(bad_request(format!("events are {}, they must be 1 to {MOST_NAMED}", events.len())));
             }
             Ok(Selection::Events(events.iter().map(|id| event_id(id)).collect::<Answer<_>>()?))
         }
-        (None, Some(JsonObject(filter)), None) => Ok(Selection::Matching(filter.filter()?)),
-        (None, None, Some(true)) => Ok(Selection::Matching(EventFilter::default())),
+        (None, Some(JsonObject(filter)), None) => Ok(Selection::Matching(EventFilter { after, ..filter.filter()? })),
+        (None, None, Some(true)) => Ok(Selection::Matching(EventFilter { after, ..EventFilter::default() })),
         _ => Err(bad_request("exactly one is to be said: events, filter, or all with the value true")),
     }
 }

@@ -8,17 +8,14 @@ use application_core::{
 };
 use axum::{
     Json,
-    extract::{
-        Path, Query, State,
-        rejection::{PathRejection, QueryRejection},
-    },
+    extract::{Query, State, rejection::QueryRejection},
 };
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::{
     Shared,
-    answer::{Answer, id_in_path, limit, optional, problem, query},
+    answer::{Answer, Named, id_in_path, limit, optional, problem, query},
     openapi::{class_schema, status_schema},
     views::{AuditView, BlockedView, DeadView, EventView, Page, StatusView},
 };
@@ -77,15 +74,16 @@ pub(super) struct LimitQuery {
     limit: Option<u32>,
 }
 
-/// The figures of the moment, the pauses that stand, the relays that hold leases, and the leaders.
+/// The figures of the moment, publishing of late, the pauses that stand, the relays that hold leases, and the leaders.
 #[utoipa::path(get, path = "/ops/outbox/status", tag = "outbox",
     responses((status = 200, description = "the state of the outbox", body = StatusView)))]
 pub(super) async fn status(State(parts): State<Shared>) -> Answer<Json<StatusView>> {
     let outbox = &parts.operate;
     let figures = outbox.statistics().await.map_err(problem)?;
+    let recent = outbox.recent_publishing().await.map_err(problem)?;
     let (pauses, relays, leaders) = (outbox.pauses().await, outbox.relays().await, outbox.leaders().await);
     let (pauses, relays) = (pauses.map_err(problem)?, relays.map_err(problem)?);
-    Ok(Json(StatusView::new(&figures, pauses, relays, leaders.map_err(problem)?)))
+    Ok(Json(StatusView::new(&figures, recent, pauses, relays, leaders.map_err(problem)?)))
 }
 
 /// Events in the order of their ids, a page at a time, without payloads.
@@ -107,20 +105,15 @@ pub(super) async fn list(
         after: optional("after", asked.after, |text| text.parse::<EventId>())?,
         limit: limit(asked.limit)?,
     };
-    let events = parts.operate.list(&filter).await.map_err(problem)?;
-    let next = events.last().map(|event| event.id.to_string());
-    Ok(Json(Page::new(events.into_iter().map(EventView::from).collect(), filter.limit, next)))
+    Ok(Json(Page::of_events(parts.operate.page(&filter).await.map_err(problem)?)))
 }
 
 /// One event, without its payload.
 #[utoipa::path(get, path = "/ops/outbox/events/{id}", tag = "events",
     params(("id" = String, Path, format = "uuid", description = "the event")),
     responses((status = 200, description = "the event", body = EventView)))]
-pub(super) async fn show(
-    State(parts): State<Shared>,
-    path: Result<Path<String>, PathRejection>,
-) -> Answer<Json<EventView>> {
-    Ok(Json(parts.operate.show(id_in_path(path)?).await.map_err(problem)?.into()))
+pub(super) async fn show(State(parts): State<Shared>, event: Named) -> Answer<Json<EventView>> {
+    Ok(Json(parts.operate.show(id_in_path(event)?).await.map_err(problem)?.into()))
 }
 
 /// What operators have done to one event, newest first; nothing for an event that is unknown.
@@ -129,10 +122,10 @@ pub(super) async fn show(
     responses((status = 200, description = "the newest entries", body = Page<AuditView>)))]
 pub(super) async fn audit_of(
     State(parts): State<Shared>,
-    path: Result<Path<String>, PathRejection>,
+    event: Named,
     asked: Result<Query<LimitQuery>, QueryRejection>,
 ) -> Answer<Json<Page<AuditView>>> {
-    let (id, limit) = (id_in_path(path)?, limit(query(asked)?.limit)?);
+    let (id, limit) = (id_in_path(event)?, limit(query(asked)?.limit)?);
     let entries = parts.operate.audit_of(id, limit).await.map_err(problem)?;
     Ok(Json(Page::new(entries.into_iter().map(AuditView::from).collect(), limit, None)))
 }

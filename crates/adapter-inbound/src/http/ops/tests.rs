@@ -10,9 +10,10 @@ use application_core::{
         OperatorName, OutboxEventStatus, Reason, Sequence,
     },
     ports::{
-        AuditEntry, BlockedAggregate, DeadGroup, EventFilter, LeaderState, MockOutboxAuditPort, MockOutboxHoldersPort,
-        MockOutboxOperationsPort, MockOutboxPausePort, MockOutboxStatisticsPort, MockWakeupPort, OutboxEventContent,
-        OutboxEventState, OutboxOperationsPort, OutboxStatistics, Pause, PauseScope, RelayLeases, StoreError,
+        AuditEntry, BlockedAggregate, DeadGroup, EventFilter, EventPage, LagPercentiles, LeaderState,
+        MockOutboxAuditPort, MockOutboxHoldersPort, MockOutboxOperationsPort, MockOutboxPausePort,
+        MockOutboxStatisticsPort, MockWakeupPort, OutboxEventContent, OutboxEventState, OutboxOperationsPort,
+        OutboxStatistics, Pause, PauseScope, RecentPublishing, RelayLeases, StoreError,
     },
     usecases::OperatePorts,
 };
@@ -35,6 +36,7 @@ use super::*;
 
 const ID: &str = "0198c5a0-0000-7000-8000-000000000001";
 const TOKEN: &str = "0123456789abcdef";
+const SECOND: Duration = Duration::from_secs(1);
 
 fn id() -> EventId {
     ID.parse().unwrap()
@@ -60,6 +62,11 @@ fn event(status: OutboxEventStatus) -> OutboxEventState {
         lease_expires_at: None,
         blocked_behind: None,
     }
+}
+
+/// A page of so many DEAD events.
+fn page(events: usize, next: Option<EventId>) -> EventPage {
+    EventPage { events: vec![event(OutboxEventStatus::Dead); events], next }
 }
 
 fn audit_entry() -> AuditEntry {
@@ -96,6 +103,10 @@ fn parts(operations: impl OutboxOperationsPort + 'static) -> OpsParts {
             oldest_age: Duration::from_secs(60),
             example: Some("rejected: full".to_owned()),
         }])
+    });
+    statistics.expect_recent_publishing().returning(|| {
+        let lag = LagPercentiles { p50: Duration::from_millis(250), p95: SECOND, p99: SECOND };
+        Ok(RecentPublishing { events: 90, span: RecentPublishing::SPAN, lag: Some(lag) })
     });
     let mut wakeup = MockWakeupPort::new();
     wakeup.expect_wake().return_const(());
@@ -177,6 +188,8 @@ async fn status_shows_the_figures_of_the_moment() {
     assert_eq!(answered.body["pending"], 3);
     assert_eq!(answered.body["oldestPendingAgeSeconds"], 1.5);
     assert_eq!(answered.body["oldestSnapshotAgeSeconds"], Value::Null);
+    let recent = &answered.body["recentPublishing"];
+    assert_eq!((&recent["perSecond"], &recent["lagP50Seconds"]), (&json!(1.5), &json!(0.25)));
     let pause = &answered.body["paused"][0];
     assert_eq!((&pause["aggregateType"], &pause["everything"]), (&json!("order"), &json!(false)));
     assert_eq!((&pause["operator"], &pause["reason"]), (&json!("zoe"), &json!("fixed")));
@@ -198,7 +211,7 @@ async fn a_list_is_filtered_and_names_the_next_page_when_it_is_full() {
         after: Some(id()),
         limit: 1,
     };
-    operations.expect_list().with(eq(filter)).returning(|_| Ok(vec![event(OutboxEventStatus::Dead)]));
+    operations.expect_list().with(eq(filter)).returning(|_| Ok(page(1, Some(id()))));
     let known = "status=dead&aggregateType=work-log&aggregateId=a%20b&eventType=WorkLogReserved&class=rejected";
     let path = format!("/ops/outbox/events?{known}&olderThanSeconds=90&unresolved=true&after={ID}&limit=1");
     let answered = ask(operations, "GET", &path, "").await;
@@ -212,7 +225,7 @@ async fn a_list_is_filtered_and_names_the_next_page_when_it_is_full() {
     let mut operations = MockOutboxOperationsPort::new();
     operations.expect_list().returning(|filter| {
         assert_eq!(filter.limit, 100);
-        Ok(vec![event(OutboxEventStatus::Dead)])
+        Ok(page(1, None))
     });
     assert_eq!(ask(operations, "GET", "/ops/outbox/events", "").await.body.get("next"), None);
 }
@@ -247,6 +260,7 @@ async fn what_cannot_be_read_is_a_bad_request() {
     let event = "/ops/outbox/events/0198c5a0-0000-7000-8000-000000000001/replay";
     let two = r#"{"events":["0198c5a0-0000-7000-8000-000000000001"],"all":true}"#;
     let many = format!(r#"{{"events":{:?}}}"#, vec![ID; 201]);
+    let after = format!(r#"{{"events":["{ID}"],"after":"{ID}"}}"#);
     for (path, body, detail) in [
         (event, "", "EOF"),
         (event, r#"["zoe", "by place"]"#, "expected a JSON object"),
@@ -260,6 +274,8 @@ async fn what_cannot_be_read_is_a_bad_request() {
         ("/ops/outbox/discard", r#"{"events":[]}"#, "events are 0, they must be 1 to 200"),
         ("/ops/outbox/discard", &many, "events are 201"),
         ("/ops/outbox/discard", r#"{"events":["7"]}"#, "\"7\" is no event id"),
+        ("/ops/outbox/discard", r#"{"all":true,"after":"7"}"#, "after: \"7\" is no event id"),
+        ("/ops/outbox/discard", &after, "after goes with filter or all"),
         ("/ops/outbox/discard", r#"{"filter":{}}"#, "filter is empty"),
         ("/ops/outbox/discard", r#"{"filter":["order", null, null, null, null]}"#, "expected a JSON object"),
         ("/ops/outbox/discard", r#"{"filter":{"class":"gone"}}"#, "filter.class"),
@@ -391,10 +407,10 @@ impl OutboxOperationsPort for Endless {
         Ok(None)
     }
 
-    async fn list(&self, filter: &EventFilter) -> Result<Vec<OutboxEventState>, StoreError> {
+    async fn list(&self, filter: &EventFilter) -> Result<EventPage, StoreError> {
         assert_eq!((filter.status, filter.unresolved), (Some(OutboxEventStatus::Dead), true));
         tokio::task::yield_now().await;
-        Ok(vec![event(OutboxEventStatus::Dead)])
+        Ok(page(1, Some(id())))
     }
 
     async fn blocked(&self, _: u32) -> Result<Vec<BlockedAggregate>, StoreError> {
@@ -409,17 +425,19 @@ impl OutboxOperationsPort for Endless {
 #[tokio::test]
 async fn many_events_are_counted_or_changed_and_the_answer_says_which() {
     let filter = r#""filter":{"class":"rejected","aggregateType":"order","olderThanSeconds":60}"#;
+    let filter = format!(r#"{filter},"after":"{ID}""#);
     for (body, dry_run) in
         [(format!("{{{filter},\"dryRun\":true}}"), true), (format!("{{{filter},\"by\":\"zoe\"}}"), false)]
     {
         let mut operations = MockOutboxOperationsPort::new();
-        operations.expect_list().times(2).returning(|filter| {
+        operations.expect_list().times(1).returning(|filter| {
             assert_eq!(
                 (filter.class, filter.older_than),
                 (Some(FailureClass::Rejected), Some(Duration::from_secs(60)))
             );
             assert_eq!(filter.aggregate_type.as_ref().map(AggregateType::as_str), Some("order"));
-            Ok(if filter.after.is_none() { vec![event(OutboxEventStatus::Dead); 3] } else { Vec::new() })
+            assert_eq!(filter.after, Some(id()));
+            Ok(page(3, None))
         });
         let times = usize::from(!dry_run);
         operations.expect_act().times(times).returning(|action, ids, by| {
@@ -444,8 +462,8 @@ async fn an_action_on_many_answers_that_it_was_interrupted_when_its_time_is_over
             Request::post("/ops/outbox/requeue").header("host", "localhost").header(CONTENT_TYPE, "application/json");
         let answered = send(router, request.body(Body::from(body)).unwrap()).await;
         assert_eq!(
-            (answered.status, &answered.body["interrupted"]),
-            (StatusCode::OK, &json!(true)),
+            (answered.status, &answered.body["interrupted"], &answered.body["next"]),
+            (StatusCode::OK, &json!(true), &json!(ID)),
             "{}",
             answered.body
         );

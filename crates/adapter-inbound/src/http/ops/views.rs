@@ -5,8 +5,8 @@ use std::time::Duration;
 use application_core::{
     outbox::{EventAction, FailureClass},
     ports::{
-        AuditEntry, BlockedAggregate, DeadGroup, LeaderState, OutboxEventState, OutboxStatistics, Pause, PauseScope,
-        RelayLeases,
+        AuditEntry, BlockedAggregate, DeadGroup, EventPage, LagPercentiles, LeaderState, OutboxEventState,
+        OutboxStatistics, Pause, PauseScope, RecentPublishing, RelayLeases,
     },
     usecases::ManyReport,
 };
@@ -20,6 +20,7 @@ use super::openapi::{action_schema, class_schema, status_schema};
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct StatusView {
+    /// Where `failed` or `dead` has reached the limit: at least so many.
     pending: u64,
     in_flight: u64,
     failed: u64,
@@ -28,6 +29,8 @@ pub(super) struct StatusView {
     oldest_pending_age_seconds: Option<f64>,
     oldest_in_flight_age_seconds: Option<f64>,
     oldest_snapshot_age_seconds: Option<f64>,
+    /// Publishing by all relays together; none where published events are deleted, for then nothing tells of them.
+    recent_publishing: Option<RecentPublishingView>,
     /// The pauses that stand, that of everything first.
     paused: Vec<PauseView>,
     /// Relays that hold leases, by name.
@@ -41,6 +44,7 @@ pub(super) struct StatusView {
 impl StatusView {
     pub(super) fn new(
         figures: &OutboxStatistics,
+        recent: Option<RecentPublishing>,
         pauses: Vec<Pause>,
         relays: Vec<RelayLeases>,
         leaders: Vec<LeaderState>,
@@ -55,10 +59,39 @@ impl StatusView {
             oldest_pending_age_seconds: seconds(figures.oldest_pending_age),
             oldest_in_flight_age_seconds: seconds(figures.oldest_in_flight_age),
             oldest_snapshot_age_seconds: seconds(figures.oldest_snapshot_age),
+            recent_publishing: recent.map(RecentPublishingView::from),
             paused: pauses.into_iter().map(PauseView::from).collect(),
             relays: relays.into_iter().map(RelayView::from).collect(),
             leaders: leaders.into_iter().map(LeaderView::from).collect(),
             count_limit: OutboxStatistics::COUNT_LIMIT,
+        }
+    }
+}
+
+/// The events that were published within the last minute, the newest 10,000 of them at most.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct RecentPublishingView {
+    events: u64,
+    /// The time within which these events were published.
+    span_seconds: f64,
+    per_second: f64,
+    /// From append to confirm, replays not counted; none: no event was published.
+    lag_p50_seconds: Option<f64>,
+    lag_p95_seconds: Option<f64>,
+    lag_p99_seconds: Option<f64>,
+}
+
+impl From<RecentPublishing> for RecentPublishingView {
+    fn from(recent: RecentPublishing) -> Self {
+        let lag = |of: fn(LagPercentiles) -> Duration| recent.lag.map(|lag| of(lag).as_secs_f64());
+        Self {
+            events: recent.events,
+            span_seconds: recent.span.as_secs_f64(),
+            per_second: recent.per_second(),
+            lag_p50_seconds: lag(|lag| lag.p50),
+            lag_p95_seconds: lag(|lag| lag.p95),
+            lag_p99_seconds: lag(|lag| lag.p99),
         }
     }
 }
@@ -209,7 +242,7 @@ pub(super) struct BlockedView {
     /// Why it died.
     reason: Option<String>,
     age_seconds: f64,
-    /// The open events that wait, the head included; counted up to 10,000.
+    /// The open events that wait, the head included; counted up to 1,000.
     depth: u32,
 }
 
@@ -303,13 +336,21 @@ impl From<AuditEntry> for AuditView {
     }
 }
 
-/// A page: `next` is the `after` or `before` of the following one; without it, this is the last.
+/// A page: `next` is the `after` or `before` of the following one; without it, this is the last. A page of events may have
+/// fewer than `limit` and a `next` all the same: it ended after very many events that do not match.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Page<T> {
     items: Vec<T>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     next: Option<String>,
+}
+
+impl Page<EventView> {
+    pub(super) fn of_events(page: EventPage) -> Self {
+        let items = page.events.into_iter().map(EventView::from).collect();
+        Self { items, next: page.next.map(|id| id.to_string()) }
+    }
 }
 
 impl<T> Page<T> {
@@ -329,13 +370,17 @@ pub(super) struct ManyView {
     /// Events that were changed, or would be; at least so many if `interrupted`.
     events: u64,
     dry_run: bool,
-    /// The time was over before all were looked at: the same request goes on.
+    /// The time was over before all were looked at: the same request goes on, quicker with `next` as its `after`.
     interrupted: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = "uuid", nullable = false)]
+    next: Option<String>,
 }
 
 impl ManyView {
-    pub(super) const fn new(action: EventAction, report: ManyReport, dry_run: bool) -> Self {
-        Self { action: action.as_str(), events: report.events, dry_run, interrupted: report.interrupted }
+    pub(super) fn new(action: EventAction, report: ManyReport, dry_run: bool) -> Self {
+        let ManyReport { events, interrupted, next } = report;
+        Self { action: action.as_str(), events, dry_run, interrupted, next: next.map(|id| id.to_string()) }
     }
 }
 

@@ -1,4 +1,4 @@
-//! What the doctor looks at beside the lanes: schema, permissions, indexes, autovacuum, old snapshots, clocks, the server's
+//! What the doctor looks at beside lanes and rights: schema, indexes, autovacuum, old snapshots, clocks, the server's
 //! settings, and events that were returned.
 
 use std::{fmt, sync::Arc, time::Duration};
@@ -45,10 +45,12 @@ impl OutboxCheckPort for SchemaCheck {
 }
 
 /// The indexes of the outbox that no constraint makes.
-const INDEXES: [&str; 6] = [
+const INDEXES: [&str; 8] = [
     "outbox_audit_events",
+    "outbox_event_dead",
     "outbox_event_open",
     "outbox_event_published",
+    "outbox_event_resolved",
     "outbox_event_troubled",
     "outbox_inbox_processed",
     "outbox_lane_due",
@@ -256,66 +258,6 @@ impl OutboxCheckPort for ServerSettingsCheck {
     }
 }
 
-/// What each relation is used for. A row is also locked by UPDATE's permission.
-const USED: [(&str, &str); 14] = [
-    ("outbox_audit", "SELECT, INSERT"),
-    ("outbox_claim", "SELECT, INSERT, UPDATE, DELETE"),
-    ("outbox_doctor", "SELECT"),
-    ("outbox_due_floor", "SELECT, INSERT, UPDATE, DELETE"),
-    ("outbox_event", "SELECT, INSERT, UPDATE, DELETE"),
-    ("outbox_event_state", "SELECT"),
-    ("outbox_inbox", "SELECT, INSERT, UPDATE, DELETE"),
-    ("outbox_inbox_parked", "SELECT, INSERT, UPDATE, DELETE"),
-    ("outbox_lane", "SELECT, INSERT, UPDATE, DELETE"),
-    ("outbox_leader", "SELECT, INSERT, UPDATE"),
-    ("outbox_pause", "SELECT, INSERT, UPDATE, DELETE"),
-    ("outbox_schema_history", "SELECT"),
-    ("app_schema_history", "SELECT"),
-    ("outbox_event_sequence", "SELECT, USAGE"),
-];
-
-/// What is missing is the schema's finding, and no relation here.
-const FORBIDDEN: &str = "SELECT 'this role lacks ' || string_agg(privilege, ', ' ORDER BY privilege), relation, \
-            format('GRANT %s ON %s%s TO %I', string_agg(privilege, ', ' ORDER BY privilege), \
-                   CASE kind WHEN 'S' THEN 'SEQUENCE ' ELSE '' END, relation, current_user) \
-       FROM (SELECT used.relation, c.relkind AS kind, btrim(privilege) AS privilege, c.oid \
-               FROM unnest($1, $2) AS used (relation, privileges) \
-               JOIN pg_class c ON c.oid = to_regclass(used.relation) \
-              CROSS JOIN LATERAL string_to_table(used.privileges, ',') AS privilege) wanted \
-      WHERE NOT CASE kind WHEN 'S' THEN has_sequence_privilege(oid, privilege) ELSE has_table_privilege(oid, privilege) END \
-      GROUP BY relation, kind \
-     UNION ALL \
-     SELECT 'this role may not call a function', p.oid::regprocedure::text, \
-            format('GRANT EXECUTE ON FUNCTION %s TO %I', p.oid::regprocedure, current_user) \
-       FROM pg_proc p WHERE starts_with(p.proname, 'outbox_') AND pg_function_is_visible(p.oid) \
-        AND NOT has_function_privilege(p.oid, 'EXECUTE') \
-      ORDER BY 2";
-
-/// Whether this process's role may do what the outbox does.
-#[derive(Debug, Clone)]
-pub struct PermissionCheck(Database);
-
-impl PermissionCheck {
-    /// Looks as the role of this database's connections.
-    #[must_use]
-    pub const fn new(database: Database) -> Self {
-        Self(database)
-    }
-}
-
-#[async_trait]
-impl OutboxCheckPort for PermissionCheck {
-    fn name(&self) -> &'static str {
-        "permissions"
-    }
-
-    async fn look(&self) -> Result<Vec<Finding>, StoreError> {
-        let used =
-            Arguments::new().texts(USED.map(|(relation, _)| relation)).texts(USED.map(|(_, privileges)| privileges));
-        rows(&self.0, &used.fill(FORBIDDEN), finding).await
-    }
-}
-
 /// Few kinds of events, each counted up to a bound; the index of troubled events is walked.
 const RETURNED: &str = "SELECT CASE count(*) WHEN 1 THEN '1 event was returned: no queue is bound for it' \
                  ELSE format('%s%s events were returned: no queue is bound for them', \
@@ -350,16 +292,16 @@ impl OutboxCheckPort for RoutingCheck {
     }
 }
 
-fn finding(row: &PgRow) -> Result<Finding, sqlx::Error> {
+pub(super) fn finding(row: &PgRow) -> Result<Finding, sqlx::Error> {
     Ok(Finding { problem: row.try_get(0)?, subject: row.try_get(1)?, cure: row.try_get(2)? })
 }
 
-async fn rows(
+pub(super) async fn rows<T>(
     database: &Database,
     statement: &Statement,
-    read: impl Fn(&PgRow) -> Result<Finding, sqlx::Error>,
-) -> Result<Vec<Finding>, StoreError> {
+    read: impl Fn(&PgRow) -> Result<T, sqlx::Error>,
+) -> Result<Vec<T>, StoreError> {
     let rows = run(database, statement).await?;
-    let findings: Result<_, _> = rows.iter().map(read).collect();
-    findings.map_err(|error| from_sqlx(&error, database.limits().statement))
+    let read: Result<_, _> = rows.iter().map(read).collect();
+    read.map_err(|error| from_sqlx(&error, database.limits().statement))
 }

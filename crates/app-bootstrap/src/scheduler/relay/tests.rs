@@ -16,7 +16,7 @@ use application_core::{
     },
     ports::{
         Availability, DeadGroup, Destination, MessagePublishPort, NoObserver, OutboxStatistics, OutboxStatisticsPort,
-        OutboxStorePort, WakeupPort,
+        OutboxStorePort, RecentPublishing, WakeupPort,
     },
     usecases::PublishPolicy,
 };
@@ -95,6 +95,10 @@ impl OutboxStatisticsPort for EmptyOutbox {
 
     async fn dead_groups(&self) -> Result<Vec<DeadGroup>, StoreError> {
         Ok(Vec::new())
+    }
+
+    async fn recent_publishing(&self) -> Result<RecentPublishing, StoreError> {
+        Ok(RecentPublishing::default())
     }
 }
 
