@@ -77,8 +77,9 @@ BEGIN
 END $$;
 
 -- The moment from which the look for due lanes starts, see outbox_due_floor. Looks at the whole index when it is time:
--- four times a second, but for no more than a twentieth of the time when dead entries make the look long.
-CREATE FUNCTION outbox_due_from() RETURNS timestamptz
+-- four times a second, but for no more than a twentieth of the time when dead entries make the look long. Whoever has
+-- patience leaves the look to others for so much longer, and makes it only if they do not.
+CREATE FUNCTION outbox_due_from(p_patience interval DEFAULT '0') RETURNS timestamptz
 LANGUAGE plpgsql VOLATILE
 SET plan_cache_mode = force_custom_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $$
 DECLARE
@@ -87,7 +88,7 @@ DECLARE
     v_due_from timestamptz;
 BEGIN
     SELECT f.* INTO v_known FROM outbox_due_floor f ORDER BY f.looked_at DESC LIMIT 1;
-    IF v_known.next_look_at > statement_timestamp() THEN
+    IF v_known.next_look_at + p_patience > statement_timestamp() THEN
         RETURN v_known.due_from;
     END IF;
     SELECT l.due_at INTO v_due_from FROM outbox_lane l
@@ -104,6 +105,8 @@ BEGIN
 END $$;
 
 -- Claims up to p_lanes lanes that are due, longest waiting first, and never waits: lanes that are locked are passed by.
+-- The look at the whole index of due lanes is left to outbox_claim_overdue, which relays call beside it several times a
+-- second, so that an old snapshot makes few calls slow and not one in a few of these.
 -- Returns no row when nothing can be sent. Lanes found to be parked, waiting or empty are put in order on the way, a few
 -- rounds of them in one call, so that a crowd of them cannot hide those behind.
 CREATE FUNCTION outbox_claim(
@@ -116,7 +119,7 @@ SET plan_cache_mode = force_custom_plan SET enable_seqscan = off SET enable_bitm
 AS $$
 #variable_conflict use_column
 DECLARE
-    v_due_from CONSTANT timestamptz := outbox_due_from();
+    v_due_from CONSTANT timestamptz := outbox_due_from('2 s');
     v_rows tid[];
     v_lanes bigint[];
     v_floors bigint[];

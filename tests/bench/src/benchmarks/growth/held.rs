@@ -11,7 +11,7 @@ use std::{
 use adapter_persistence_postgres::Database;
 use app_bootstrap::clock::SystemClock;
 use application_core::{
-    outbox::EventId,
+    outbox::{ClaimRequest, ClaimScope, EventId},
     ports::{Clock, OutboxStorePort},
 };
 use sqlx::{Connection, PgConnection};
@@ -38,6 +38,8 @@ const EVERY: Duration = Duration::from_millis(8);
 const ASKED: f64 = 2_000.0;
 /// Workers that claim and acknowledge.
 const WORKERS: usize = 2;
+/// How often each of them looks for overdue lanes.
+const OVERDUE_CHECK: Duration = Duration::from_millis(500);
 
 /// What somebody keeps open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,6 +97,7 @@ pub(super) async fn run(bench: &mut Bench<'_>, held: Held) -> Result<(), BenchEr
         bench.record_known(&figure("p99"), "ms", with.p99);
         let ratio = with.p99.zip(without.p99).map(|(with, without)| with / without);
         bench.record_known(&figure("p99_ratio"), "ratio", ratio);
+        bench.record_known(&figure("overdue.p50"), "ms", with.overdue_p50);
     }
     let published = load.finish(database.url()).await?;
     let empty = polls(&pool, POLLS).await?;
@@ -118,6 +121,8 @@ struct Shared {
     published: AtomicUsize,
     /// Times of the claims that found something, in milliseconds.
     claims: Mutex<Vec<f64>>,
+    /// Times of the looks for overdue lanes, in milliseconds.
+    overdue: Mutex<Vec<f64>>,
     order: Mutex<Vec<EventId>>,
 }
 
@@ -126,6 +131,7 @@ struct Part {
     appended: usize,
     published: usize,
     p99: Option<f64>,
+    overdue_p50: Option<f64>,
 }
 
 impl Load {
@@ -144,12 +150,16 @@ impl Load {
     }
 
     fn take(&self) -> Part {
-        let mut claims = std::mem::take(&mut *self.shared.claims.lock().unwrap_or_else(PoisonError::into_inner));
-        claims.sort_by(f64::total_cmp);
+        let sorted = |times: &Mutex<Vec<f64>>| {
+            let mut times = std::mem::take(&mut *times.lock().unwrap_or_else(PoisonError::into_inner));
+            times.sort_by(f64::total_cmp);
+            times
+        };
         Part {
             appended: self.shared.appended.swap(0, Ordering::Relaxed),
             published: self.shared.published.swap(0, Ordering::Relaxed),
-            p99: percentile(&claims, 0.99),
+            p99: percentile(&sorted(&self.shared.claims), 0.99),
+            overdue_p50: percentile(&sorted(&self.shared.overdue), 0.5),
         }
     }
 
@@ -194,23 +204,39 @@ async fn append(appender: Appender, shared: Arc<Shared>) -> Result<(), BenchErro
     Ok(())
 }
 
+/// Claims what is due and, as a relay does, now and then what is overdue.
 async fn claim(store: Arc<dyn OutboxStorePort>, shared: Arc<Shared>) -> Result<(), BenchError> {
     let clock = SystemClock::new();
+    let mut looked = Instant::now();
     while shared.claiming.load(Ordering::Relaxed) {
-        let request = request(1.0);
-        let begun = Instant::now();
-        let runs = store.claim(&request).await?;
-        let took = millis(begun.elapsed());
-        if runs.is_empty() {
-            clock.sleep(Duration::from_millis(20)).await;
-            continue;
+        if looked.elapsed() >= OVERDUE_CHECK {
+            looked = Instant::now();
+            claim_once(&*store, &shared, ClaimScope::Overdue).await?;
         }
-        shared.claims.lock().unwrap_or_else(PoisonError::into_inner).push(took);
-        let ids: Vec<_> = runs.iter().flat_map(|run| run.events.iter().map(|event| event.id)).collect();
-        let events = ids.len();
-        shared.order.lock().unwrap_or_else(PoisonError::into_inner).extend(ids);
-        settle(&*store, request.token, &runs.iter().map(confirmed).collect::<Vec<_>>()).await?;
-        shared.published.fetch_add(events, Ordering::Relaxed);
+        if !claim_once(&*store, &shared, ClaimScope::Due).await? {
+            clock.sleep(Duration::from_millis(20)).await;
+        }
     }
     Ok(())
+}
+
+/// Claims and acknowledges; `false`: there was nothing.
+async fn claim_once(store: &dyn OutboxStorePort, shared: &Shared, scope: ClaimScope) -> Result<bool, BenchError> {
+    let request = ClaimRequest { scope, ..request(1.0) };
+    let begun = Instant::now();
+    let runs = store.claim(&request).await?;
+    let took = millis(begun.elapsed());
+    match scope {
+        ClaimScope::Due if runs.is_empty() => return Ok(false),
+        ClaimScope::Due => shared.claims.lock().unwrap_or_else(PoisonError::into_inner).push(took),
+        ClaimScope::Overdue => shared.overdue.lock().unwrap_or_else(PoisonError::into_inner).push(took),
+    }
+    let ids: Vec<_> = runs.iter().flat_map(|run| run.events.iter().map(|event| event.id)).collect();
+    let events = ids.len();
+    shared.order.lock().unwrap_or_else(PoisonError::into_inner).extend(ids);
+    if !runs.is_empty() {
+        settle(store, request.token, &runs.iter().map(confirmed).collect::<Vec<_>>()).await?;
+        shared.published.fetch_add(events, Ordering::Relaxed);
+    }
+    Ok(!runs.is_empty())
 }
