@@ -81,7 +81,7 @@ impl World {
         let mut harmed = (0, 0);
         for status in OutboxEventStatus::STORED {
             let filter = EventFilter { status: Some(status), limit: 1_000, ..EventFilter::default() };
-            let events = self.outbox.list(&filter).await.expect("read");
+            let events = self.outbox.list(&filter).await.expect("read").events;
             assert!(events.len() < 1_000, "a page holds them all");
             harmed.0 += usize::from(status == OutboxEventStatus::Dead) * events.len();
             harmed.1 += events.iter().filter(|event| event.attempts > 0).count();

@@ -222,11 +222,11 @@ async fn the_events_of_a_work_log_arrive_signed_and_in_order_at_a_webhook_receiv
     complete_one(&process, "by-webhook").await?;
     world.until("every event published", |counts| (counts.events, counts.published) == (3, 3)).await?;
 
-    let received = receiver.received();
-    assert!(received.iter().all(|request| request.is_signed_by(SECRET)), "{received:?}");
+    let requests = receiver.received();
+    assert!(requests.iter().all(|request| request.is_signed_by(SECRET)), "{requests:?}");
     // On a slow machine a lease may end, and an event come twice.
     let mut types: Vec<&str> = Vec::new();
-    for kind in received.iter().map(|request| request.header("x-event-type")) {
+    for kind in requests.iter().map(|request| request.header("x-event-type")) {
         if !types.contains(&kind) {
             types.push(kind);
         }

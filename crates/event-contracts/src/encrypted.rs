@@ -75,7 +75,9 @@ fn visit(path: &str, schema: &Value, value: &Value, found: &mut Vec<String>) {
         visit(&path, field, value, found);
     }
     if let (Some(items), Some(values)) = (schema.get("items"), value.as_array()) {
-        values.iter().for_each(|value| visit(path, items, value, found));
+        for value in values {
+            visit(path, items, value, found);
+        }
     }
     if let (Some(others), Some(values)) = (schema.get("additionalProperties"), value.as_object()) {
         let values = values.iter().filter(|(name, _)| !fields.contains_key(*name));

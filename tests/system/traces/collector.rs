@@ -58,7 +58,7 @@ impl Drop for Collector {
 }
 
 pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    bytes.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
 }
 
 async fn take(State(kept): State<Kept>, body: Bytes) -> StatusCode {

@@ -99,13 +99,13 @@ mod tests {
     #[test]
     fn id_time_and_body_each_change_the_signature() {
         let signer = parse(NEW).unwrap();
-        let signed = signer.sign(ID, "1767323045", BODY.as_bytes());
+        let usual = signer.sign(ID, "1767323045", BODY.as_bytes());
         for other in [
             signer.sign("01920000-0000-7000-8000-000000000002", "1767323045", BODY.as_bytes()),
             signer.sign(ID, "1767323046", BODY.as_bytes()),
             signer.sign(ID, "1767323045", b"{}"),
         ] {
-            assert_ne!(other, signed);
+            assert_ne!(other, usual);
         }
     }
 

@@ -50,12 +50,12 @@ async fn every_attempt_of_an_event_has_its_id_and_a_time_of_its_own() {
         assert!(fate(publisher.publish(&event)).await.is_err());
         clock.advance(Duration::from_secs(90));
     }
-    let received = receiver.received();
+    let requests = receiver.received();
     let sent: Vec<_> =
-        received.iter().map(|request| (request.header("webhook-id"), request.header("webhook-timestamp"))).collect();
+        requests.iter().map(|request| (request.header("webhook-id"), request.header("webhook-timestamp"))).collect();
     let id = event.id.to_string();
     assert_eq!(sent, [(id.as_str(), "1893499200"), (id.as_str(), "1893499290")]);
-    assert!(received.iter().all(|request| request.is_signed_by(SECRET)));
+    assert!(requests.iter().all(|request| request.is_signed_by(SECRET)));
 }
 
 #[tokio::test]

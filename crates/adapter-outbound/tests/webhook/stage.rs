@@ -82,9 +82,9 @@ pub(crate) async fn fate(publish: impl Future<Output = Result<(), PublishFailure
 
 /// The one request that came.
 pub(crate) fn only(receiver: &WebhookReceiver) -> Received {
-    let mut received = receiver.received();
-    assert_eq!(received.len(), 1, "{received:?}");
-    received.remove(0)
+    let mut requests = receiver.received();
+    assert_eq!(requests.len(), 1, "{requests:?}");
+    requests.remove(0)
 }
 
 pub(crate) fn class(result: &Result<(), PublishFailure>) -> Option<FailureClass> {

@@ -358,7 +358,7 @@ async fn lists_of_troubled_and_leased_events_read_no_table_from_end_to_end() {
     let repository = OutboxEventRepository::new(database.clone());
     for (status, found) in [(OutboxEventStatus::Dead, 3), (OutboxEventStatus::Failed, 0)] {
         let filter = EventFilter { status: Some(status), limit: 10, ..EventFilter::default() };
-        assert_eq!(repository.list(&filter).await.expect("read").len(), found, "{status}");
+        assert_eq!(repository.list(&filter).await.expect("read").events.len(), found, "{status}");
     }
     repository.list(&EventFilter { limit: 10, ..EventFilter::default() }).await.expect("read");
     assert_eq!(repository.blocked(10).await.expect("read").len(), 3);

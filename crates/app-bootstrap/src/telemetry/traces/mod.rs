@@ -53,6 +53,7 @@ pub(crate) fn append(
 pub(crate) fn publisher(settings: &Settings, publisher: Arc<dyn MessagePublishPort>) -> Arc<dyn MessagePublishPort> {
     let system = match settings.outbound.publisher {
         PublisherKind::Amqp => RABBITMQ,
+        PublisherKind::Webhook => "webhook",
         PublisherKind::Stdout => "stdout",
         PublisherKind::Disabled => return publisher,
     };

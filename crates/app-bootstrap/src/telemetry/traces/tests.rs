@@ -264,7 +264,7 @@ async fn without_a_trace_or_room_for_it_events_are_appended_as_they_are() {
         let mut tx = outbox.unit_of_work().begin().await.unwrap();
         append.append(&mut tx, std::slice::from_ref(&event)).await.unwrap();
         outbox.unit_of_work().commit(tx).await.unwrap();
-        let appended = outbox.events().into_iter().find(|appended| appended.id == event.id);
+        let appended = outbox.events().into_iter().find(|appended| appended.id == event.id());
         appended.expect("an event").headers
     };
     let given = || new_event("7").header(TRACEPARENT, "00-1-2-01").build();
