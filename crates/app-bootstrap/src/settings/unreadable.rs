@@ -50,7 +50,8 @@ fn expected(key: &str) -> Option<Expected> {
             let default = std::mem::replace(default, NO_VALUE.to_owned());
             return Some(Expected { takes_text: true, bound: bound_of_text(tree, &default)? });
         }
-        toml::Value::Float(_) | toml::Value::Datetime(_) => return None,
+        toml::Value::Float(default) => format!("it must be a number, for example {default}"),
+        toml::Value::Datetime(_) => return None,
     };
     Some(Expected { takes_text: false, bound })
 }
