@@ -157,7 +157,7 @@ mod tests {
         let kept = json!({"list": [Encrypted::EXAMPLE], "map": {"a": Encrypted::EXAMPLE}, "maybe": null});
         assert_eq!(of(&fields, &kept), [""; 0]);
         let broken = json!({"list": [Encrypted::EXAMPLE, "plain"], "map": {"a": "plain"}, "maybe": "plain"});
-        let words = |path| format!("{path} is marked x-encrypted and is no ciphertext");
+        let words = |path: &str| format!("{path} is marked x-encrypted and is no ciphertext");
         assert_eq!(of(&fields, &broken), ["list", "map.a", "maybe"].map(words));
     }
 
