@@ -64,15 +64,15 @@ pub fn plaintexts(schema: &Value, payload: &Value) -> Vec<String> {
 }
 
 fn visit(path: &str, schema: &Value, value: &Value, found: &mut Vec<String>) {
+    if is_marked(schema) && !value.is_null() && !value.as_str().is_some_and(is_ciphertext) {
+        found.push(format!("{path} is marked {ENCRYPTED} and is no ciphertext"));
+    }
     let none = Map::new();
     let fields = schema.get("properties").and_then(Value::as_object).unwrap_or(&none);
     for (name, field) in fields {
-        let Some(value) = value.get(name) else { continue };
-        let path = below(path, name);
-        if is_marked(field) && !value.is_null() && !value.as_str().is_some_and(is_ciphertext) {
-            found.push(format!("{path} is marked {ENCRYPTED} and is no ciphertext"));
+        if let Some(value) = value.get(name) {
+            visit(&below(path, name), field, value, found);
         }
-        visit(&path, field, value, found);
     }
     if let (Some(items), Some(values)) = (schema.get("items"), value.as_array()) {
         for value in values {
@@ -145,6 +145,20 @@ mod tests {
                 "maybe.email is marked x-encrypted and is no ciphertext",
             ]
         );
+    }
+
+    #[test]
+    fn what_is_marked_inside_a_list_or_a_choice_is_looked_at_as_well() {
+        let fields = json!({
+            "list": {"type": "array", "items": marked()},
+            "map": {"type": "object", "additionalProperties": marked()},
+            "maybe": {"anyOf": [marked(), {"type": "null"}]},
+        });
+        let kept = json!({"list": [Encrypted::EXAMPLE], "map": {"a": Encrypted::EXAMPLE}, "maybe": null});
+        assert_eq!(of(&fields, &kept), [""; 0]);
+        let broken = json!({"list": [Encrypted::EXAMPLE, "plain"], "map": {"a": "plain"}, "maybe": "plain"});
+        let words = |path: &str| format!("{path} is marked x-encrypted and is no ciphertext");
+        assert_eq!(of(&fields, &broken), ["list", "map.a", "maybe"].map(words));
     }
 
     #[test]

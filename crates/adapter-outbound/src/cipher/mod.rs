@@ -66,13 +66,14 @@ impl PayloadCipherPort for JwePayloadCipher {
 
     fn decrypt(&self, ciphertext: &Ciphertext, context: &EncryptionContext) -> Result<Vec<u8>, PayloadCipherError> {
         let Jwe { encoded_header, header, iv, mut sealed } = Jwe::read(ciphertext.as_str())?;
+        // Before the key: a consumer takes an unknown one for deleted, and what is at the wrong place was not forgotten.
+        if !header.is_for(context) {
+            return Err(PayloadCipherError::OtherContext);
+        }
         let key_id = header.key_id();
         let Some(key) = self.keys.get(key_id) else {
             return Err(PayloadCipherError::UnknownKey { key_id: key_id.to_owned() });
         };
-        if !header.is_for(context) {
-            return Err(PayloadCipherError::OtherContext);
-        }
         let (nonce, aad) = (Nonce::assume_unique_for_key(iv), Aad::from(encoded_header.as_bytes()));
         let opened = key.open_in_place(nonce, aad, &mut sealed);
         let value = opened.map_err(|_unspecific| PayloadCipherError::NotAuthentic { key_id: key_id.to_owned() })?;

@@ -123,6 +123,15 @@ fn a_ciphertext_that_is_moved_to_another_field_event_or_aggregate_is_refused() {
 }
 
 #[test]
+fn a_ciphertext_at_the_wrong_place_is_not_taken_for_forgotten_when_its_key_is_deleted() {
+    let (encrypted, without) = (encrypted(&of_january(), "1"), cipher(None, &[]));
+    let moved = EncryptionContext { field: "phone".to_owned(), ..context() };
+    assert_eq!(without.decrypt(&encrypted, &moved), Err(PayloadCipherError::OtherContext));
+    let gone = PayloadCipherError::UnknownKey { key_id: "2026_01".to_owned() };
+    assert_eq!(without.decrypt(&encrypted, &context()), Err(gone));
+}
+
+#[test]
 fn what_is_no_ciphertext_is_refused_with_the_reason() {
     let cipher = of_january();
     let header = MADE_ELSEWHERE.split('.').next().expect("a header");
@@ -151,7 +160,7 @@ fn what_is_no_ciphertext_is_refused_with_the_reason() {
         let PayloadCipherError::NotCiphertext { reason } = error else { panic!("{words}: {error:?}") };
         assert!(reason.contains(words), "{words}: {reason}");
     }
-    assert!(matches!(refused(&cipher, &changed("kid", json!("k"))), PayloadCipherError::UnknownKey { .. }));
+    assert_eq!(refused(&cipher, &changed("kid", json!("k"))), PayloadCipherError::OtherContext);
 }
 
 #[test]

@@ -59,7 +59,8 @@ impl HttpClient {
         Self { client, confirm_timeout: settings.confirm_timeout }
     }
 
-    /// Sends a request and waits for the head of its answer, which says what became of it.
+    /// Sends a request and waits for its answer. The head says what became of it; a short body is read as well, within the
+    /// same time-out.
     ///
     /// # Cancellation
     /// A dropped call ends its connection; whether the receiver has the event is open.

@@ -1,6 +1,13 @@
 //! Receivers that are away, silent, or none at all; and what others notice of it.
 
-use std::{future::pending, time::Duration};
+use std::{
+    future::pending,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use adapter_outbound::webhook::WebhookOverride;
 use application_core::{outbox::FailureClass, ports::MessagePublishPort};
@@ -8,7 +15,7 @@ use test_support::{
     tls::Authority,
     webhook::{Answer, WebhookReceiver},
 };
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::stage::{
     CLOSED, NEVER, OLDER_SECRET, class, event, eventually, fate, only, publisher, settings, strange_server,
@@ -88,4 +95,30 @@ async fn a_host_that_is_silent_is_a_destination_of_its_own_and_disturbs_no_other
         result = meanwhile => result.unwrap(),
     }
     assert_eq!(only(&receiver).header("x-event-type"), "Reserved");
+}
+
+#[tokio::test]
+async fn a_publish_that_is_dropped_ends_its_connection() {
+    let (asked, closed) = (Arc::new(AtomicBool::default()), Arc::new(AtomicBool::default()));
+    let (asking, closing) = (Arc::clone(&asked), Arc::clone(&closed));
+    let silent = strange_server(move |mut stream| {
+        let (asking, closing) = (Arc::clone(&asking), Arc::clone(&closing));
+        async move {
+            asking.store(true, Ordering::SeqCst);
+            // The rest of the request, and then its end or a reset.
+            while stream.read(&mut [0; 4096]).await.is_ok_and(|bytes| bytes > 0) {}
+            closing.store(true, Ordering::SeqCst);
+        }
+    })
+    .await;
+    let publisher = publisher(&settings(&format!("http://{silent}/in")));
+    let event = event("Reserved");
+    let mut stuck = Box::pin(publisher.publish(&event));
+    tokio::select! {
+        result = &mut stuck => unreachable!("a silent receiver answers nothing: {result:?}"),
+        () = eventually("the receiver is asked", || asked.load(Ordering::SeqCst)) => {}
+    }
+    assert!(!closed.load(Ordering::SeqCst));
+    drop(stuck);
+    eventually("the connection is closed", || closed.load(Ordering::SeqCst)).await;
 }

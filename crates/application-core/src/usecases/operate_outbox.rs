@@ -390,8 +390,12 @@ impl<'a> Pages<'a> {
         }
     }
 
-    const fn is_over(&self) -> bool {
-        matches!(self, Self::Over)
+    fn is_over(&self) -> bool {
+        match self {
+            Self::Given(chunks) => chunks.len() == 0,
+            Self::Found(_) => false,
+            Self::Over => true,
+        }
     }
 
     /// What was looked at so far ends here.
@@ -520,6 +524,20 @@ mod tests {
         let (which, stop) = (Selection::Matching(EventFilter::default()), StopSignal::new());
         let requeued = operate(operations).act_on_many(EventAction::Requeue, &which, 2, &somebody(), &stop).await;
         assert_eq!(requeued.unwrap(), ManyReport { events: 1, ..ManyReport::default() });
+    }
+
+    #[tokio::test]
+    async fn a_stop_in_the_last_batch_interrupts_nothing() {
+        let stop = StopSignal::new();
+        let mut operations = MockOutboxOperationsPort::new();
+        let told = stop.clone();
+        operations.expect_act().times(1).returning(move |_, ids, _| {
+            told.set();
+            Ok(ids.to_vec())
+        });
+        let which = Selection::Events(vec![dead(1).id, dead(2).id]);
+        let report = operate(operations).act_on_many(EventAction::Requeue, &which, 2, &somebody(), &stop).await;
+        assert_eq!(report.unwrap(), ManyReport { events: 2, ..ManyReport::default() });
     }
 
     #[tokio::test]

@@ -94,8 +94,8 @@ impl<'a> PersonalFields<'a> {
     /// # Errors
     /// [`PersonalFieldError`].
     pub fn encrypt<T: Serialize + ?Sized>(&self, field: &str, value: &T) -> Result<Ciphertext, PersonalFieldError> {
-        let json =
-            Payload::of(value).map_err(|source| PersonalFieldError::Value { field: field.to_owned(), source })?;
+        let json = Payload::of(value)
+            .map_err(|source| PersonalFieldError::Value { field: field.to_owned(), source: unquoted(source) })?;
         let encrypted = self.cipher.encrypt(json.as_str().as_bytes(), &self.context(field));
         encrypted.map_err(|source| PersonalFieldError::Cipher { field: field.to_owned(), source })
     }
@@ -124,6 +124,14 @@ impl<'a> PersonalFields<'a> {
     }
 }
 
+/// The words of a type that refuses to become JSON are its own, and may quote the value.
+fn unquoted(refused: InvalidEvent) -> InvalidEvent {
+    match refused {
+        InvalidEvent::NotJson { .. } => InvalidEvent::NotJson { reason: "its type refuses to become JSON".to_owned() },
+        bound => bound,
+    }
+}
+
 impl fmt::Debug for PersonalFields<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PersonalFields").field("event_id", &self.event_id).finish_non_exhaustive()
@@ -132,6 +140,7 @@ impl fmt::Debug for PersonalFields<'_> {
 
 #[cfg(test)]
 mod tests {
+    use serde::{Serializer, ser::Error};
     use uuid::Uuid;
 
     use super::*;
@@ -195,6 +204,20 @@ mod tests {
             panic!("{error:?}");
         };
         assert_eq!(field, EventField::Payload);
+    }
+
+    #[test]
+    fn a_value_whose_type_refuses_to_become_json_is_not_quoted() {
+        struct Unwritable;
+        impl Serialize for Unwritable {
+            fn serialize<S: Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
+                Err(S::Error::custom("hush is no address"))
+            }
+        }
+        let error = fields(&MockPayloadCipherPort::new()).encrypt("email", &Unwritable).expect_err("no JSON");
+        let words = "the value of email cannot be encrypted: payload is not JSON: its type refuses to become JSON";
+        assert_eq!(with_causes(&error), words);
+        assert!(!format!("{error:?}").contains("hush"), "{error:?}");
     }
 
     #[test]

@@ -7,10 +7,9 @@ use application_core::{
     ports::{OutboxAppendError, OutboxAppendPort},
 };
 use async_trait::async_trait;
-use tracing::Instrument;
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 
-use super::{context::TraceContext, fail};
+use super::{context::TraceContext, fail, within};
 
 /// Appends in a span.
 ///
@@ -34,7 +33,7 @@ impl<Tx: Send + Sync + 'static> OutboxAppendPort<Tx> for TracedAppend<Tx> {
         let context = TraceContext::of_span(&span);
         let traced = context.map(|context| events.iter().map(|event| carrying(&context, event)).collect::<Vec<_>>());
         let events = traced.as_deref().unwrap_or(events);
-        let appended = self.outbox.append(tx, events).instrument(span.clone()).await;
+        let appended = within(&span, self.outbox.append(tx, events)).await;
         if let Err(error) = &appended {
             let kind = match error {
                 OutboxAppendError::Duplicate { .. } => "duplicate",

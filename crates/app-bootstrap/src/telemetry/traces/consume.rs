@@ -9,10 +9,10 @@ use application_core::{
     usecases::{Handled, HandlerError},
 };
 use async_trait::async_trait;
-use tracing::{Instrument, Span, field};
+use tracing::{Span, field};
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 
-use super::{RABBITMQ, context::TraceContext, fail};
+use super::{RABBITMQ, context::TraceContext, fail, within};
 
 /// Handles each try of a message in a span that continues the trace of the message.
 pub(super) struct TracedHandler {
@@ -47,7 +47,7 @@ impl HandleMessage for TracedHandler {
     async fn handle(&self, message: &InboundMessage) -> Result<Handled, HandlerError> {
         let span = self.span(message);
         TraceContext::of_event(&message.headers).continue_in(&span);
-        let handled = self.handler.handle(message).instrument(span.clone()).await;
+        let handled = within(&span, self.handler.handle(message)).await;
         if let Err(error) = &handled {
             let kind = match error {
                 HandlerError::Retry { .. } => "retry",

@@ -10,6 +10,9 @@ use tracing::{Span, field};
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 
 const TRACESTATE: &str = "tracestate";
+/// The longest `tracestate` that is passed on, in bytes: the standard wants so many to be carried. What a client sends must
+/// not fill the headers of events, and with them those of messages and webhooks.
+const MAX_TRACESTATE_BYTES: usize = 512;
 /// The field of a span that log lines show.
 const TRACE_ID: &str = "trace_id";
 
@@ -43,7 +46,8 @@ impl TraceContext {
     }
 
     fn of<'a>(texts: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
-        let present = texts.into_iter().filter(|(_, text)| !text.is_empty());
+        let fits = |name: &str, text: &str| name != TRACESTATE || text.len() <= MAX_TRACESTATE_BYTES;
+        let present = texts.into_iter().filter(|&(name, text)| !text.is_empty() && fits(name, text));
         Self(present.map(|(name, text)| (name.to_owned(), text.to_owned())).collect())
     }
 
@@ -91,6 +95,18 @@ mod tests {
         let repeated = headers(&[(TRACEPARENT, PARENT), (TRACEPARENT, PARENT)]);
         assert_eq!(TraceContext::of_request(&repeated), TraceContext::default());
         assert_eq!(TraceContext::of_request(&headers(&[(TRACESTATE, "a=1")])), TraceContext::default());
+    }
+
+    #[test]
+    fn a_tracestate_over_the_bound_is_left_out_and_the_trace_goes_on() {
+        let of = |bytes: usize| {
+            let state = format!("a={}", "x".repeat(bytes - 2));
+            (TraceContext::of([(TRACEPARENT, PARENT), (TRACESTATE, state.as_str())]), state)
+        };
+        let (longest, state) = of(MAX_TRACESTATE_BYTES);
+        assert_eq!(longest.0.get(TRACESTATE), Some(&state));
+        let (longer, _) = of(MAX_TRACESTATE_BYTES + 1);
+        assert_eq!(longer, TraceContext::of([(TRACEPARENT, PARENT)]));
     }
 
     #[test]

@@ -59,7 +59,7 @@ impl Traces {
         // It blocks. When the collector takes too long, the thread is left behind and ends with the process.
         let flush = tokio::task::spawn_blocking(move || provider.shutdown_with_timeout(timeout));
         if !matches!(tokio::time::timeout(timeout, flush).await, Ok(Ok(Ok(())))) {
-            tracing::warn!(timeout_ms = timeout.as_millis(), "the last spans were not exported in time");
+            tracing::warn!(timeout_ms = timeout.as_millis(), "the last spans were not exported");
         }
     }
 }
@@ -127,5 +127,47 @@ impl<E: SpanExporter> SpanExporter for Telling<E> {
 
     fn set_resource(&mut self, resource: &Resource) {
         self.exporter.set_resource(resource);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    };
+
+    use opentelemetry_sdk::error::OTelSdkError;
+    use tracing::subscriber::set_default;
+    use tracing_subscriber::layer::SubscriberExt;
+
+    use super::*;
+    use crate::telemetry::traces::tests::Lines;
+
+    /// A collector that is away as long as this is set.
+    #[derive(Debug, Clone, Default)]
+    struct Away(Arc<AtomicBool>);
+
+    impl SpanExporter for Away {
+        async fn export(&self, _: Vec<SpanData>) -> OTelSdkResult {
+            let refused = || OTelSdkError::InternalFailure("connection refused".to_owned());
+            if self.0.load(Ordering::SeqCst) { Err(refused()) } else { Ok(()) }
+        }
+    }
+
+    #[tokio::test]
+    async fn an_outage_of_the_collector_is_told_once_and_so_is_its_end() {
+        let (lines, away) = (Lines::default(), Away::default());
+        let _guard = set_default(Registry::default().with(lines.layer()));
+        let endpoint = "http://localhost:4318".to_owned();
+        let telling = Telling { exporter: away.clone(), endpoint, outage: Outage::default() };
+        for is_away in [false, true, true, false, false] {
+            away.0.store(is_away, Ordering::SeqCst);
+            assert_eq!(telling.export(Vec::new()).await.is_err(), is_away);
+        }
+        let text = lines.text();
+        assert_eq!(text.lines().count(), 2, "{text}");
+        assert_eq!(text.matches("spans cannot be exported and are dropped").count(), 1, "{text}");
+        assert_eq!(text.matches("spans are exported again").count(), 1, "{text}");
     }
 }

@@ -27,7 +27,7 @@ use adapter_persistence_postgres::PgTransaction;
 use application_core::ports::{MessagePublishPort, OutboxAppendPort};
 use axum::{Router, middleware::from_fn};
 use opentelemetry::trace::Status;
-use tracing::Span;
+use tracing::{Instrument, Span};
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 
 pub(crate) use self::export::Traces;
@@ -75,4 +75,24 @@ fn fail(span: &Span, kind: impl Into<Cow<'static, str>>) {
     let kind = kind.into();
     span.set_attribute("error.type", kind.clone());
     span.set_status(Status::error(kind));
+}
+
+/// Does a piece of work in its span, and marks the span if the work is dropped before it ends: by a time-out, a panic or
+/// who asked for it.
+async fn within<T>(span: &Span, work: impl Future<Output = T>) -> T {
+    let mut unended = Unended(Some(span));
+    let ended = work.instrument(span.clone()).await;
+    unended.0 = None;
+    ended
+}
+
+/// Marks the span when it is dropped with it.
+struct Unended<'a>(Option<&'a Span>);
+
+impl Drop for Unended<'_> {
+    fn drop(&mut self) {
+        if let Some(span) = self.0 {
+            fail(span, "cancelled");
+        }
+    }
 }

@@ -7,10 +7,10 @@ use application_core::{
     ports::{Availability, Destination, MessagePublishPort},
 };
 use async_trait::async_trait;
-use tracing::{Instrument, Span, field};
+use tracing::{Span, field};
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 
-use super::{context::TraceContext, fail};
+use super::{context::TraceContext, fail, within};
 
 /// Publishes in a span that continues the trace of the event, however long ago it was appended.
 pub(super) struct TracedPublisher {
@@ -48,14 +48,18 @@ impl MessagePublishPort for TracedPublisher {
     async fn publish(&self, event: &OutboxEvent) -> Result<(), PublishFailure> {
         let span = self.span(event, &self.publisher.destination(event)?);
         TraceContext::of_event(&event.headers).continue_in(&span);
-        let traced = TraceContext::of_span(&span).map(|context| {
-            let headers = EventHeaders::from_stored(context.in_place_of_that_in(&event.headers));
-            OutboxEvent { headers, ..event.clone() }
-        });
-        let published = self.publisher.publish(traced.as_ref().unwrap_or(event)).instrument(span.clone()).await;
+        let traced = TraceContext::of_span(&span).and_then(|context| carrying(&context, event));
+        let published = within(&span, self.publisher.publish(traced.as_ref().unwrap_or(event))).await;
         if let Err(failure) = &published {
             fail(&span, failure.class().as_str());
         }
         published
     }
+}
+
+/// `None`: headers that are full leave no room for a context, and more than the budget could keep the event from its
+/// destination.
+fn carrying(context: &TraceContext, event: &OutboxEvent) -> Option<OutboxEvent> {
+    let headers = EventHeaders::try_new(context.in_place_of_that_in(&event.headers)).ok()?;
+    Some(OutboxEvent { headers, ..event.clone() })
 }

@@ -1,8 +1,11 @@
 //! What a collector would be sent, by the wrapped ports and routes around an outbox in memory.
 
 use std::{
+    future::pending,
     io,
+    pin::pin,
     sync::{Arc, Mutex, PoisonError},
+    task::{Context, Poll, Waker},
     time::Duration,
 };
 
@@ -37,7 +40,13 @@ use tower::ServiceExt;
 use tracing::subscriber::{DefaultGuard, set_default};
 use tracing_subscriber::{Layer, Registry, filter::LevelFilter, layer::SubscriberExt};
 
-use super::{append::TracedAppend, consume::TracedHandler, export::layer, publish::TracedPublisher, request::traced};
+use super::{
+    append::TracedAppend,
+    consume::TracedHandler,
+    export::layer,
+    publish::TracedPublisher,
+    request::{MOST_OF_A_PATH, traced},
+};
 use crate::{telemetry::SpanLayer, wakeup::RelayWakeup};
 
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
@@ -83,7 +92,20 @@ impl Ended {
 
 /// What is logged.
 #[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
+pub(super) struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl Lines {
+    /// Lines as they are by default.
+    pub(super) fn layer(&self) -> SpanLayer {
+        let writer = self.clone();
+        let lines = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(move || writer.clone());
+        lines.with_filter(LevelFilter::INFO).boxed()
+    }
+
+    pub(super) fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()).unwrap()
+    }
+}
 
 impl io::Write for Lines {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -133,6 +155,14 @@ fn claimed(outbox: &InMemoryOutbox) -> OutboxEvent {
     }
 }
 
+/// An event that was appended without a span.
+async fn stored(outbox: &InMemoryOutbox, event: NewOutboxEvent) -> OutboxEvent {
+    let mut tx = outbox.unit_of_work().begin().await.unwrap();
+    outbox.append(&mut tx, &[event]).await.unwrap();
+    outbox.unit_of_work().commit(tx).await.unwrap();
+    claimed(outbox)
+}
+
 /// An event as a consumer receives it.
 fn received(event: &OutboxEvent) -> InboundMessage {
     InboundMessage {
@@ -164,7 +194,7 @@ impl MessageHandler<InMemoryTransaction> for Effect {
         tracing::info!("handled");
         match message.aggregate_id.as_str() {
             "7" => Ok(()),
-            _ => Err(HandlerError::Reject { reason: "unknown".to_owned() }),
+            _ => Err(HandlerError::Reject { reason: "hush".to_owned() }),
         }
     }
 }
@@ -241,16 +271,61 @@ async fn what_fails_marks_its_span_and_says_no_word_of_others() {
     let expected =
         [("POST /{id}", "503"), ("append", "duplicate"), ("sample publish", "rejected"), ("orders process", "reject")];
     assert_eq!(failed, expected.map(|(name, kind)| (name.to_owned(), Status::error(kind))));
+    let told = format!("{:?}", ended.all());
+    assert!(!told.contains("hush") && !told.contains("refused by the test"), "{told}");
+}
+
+/// What becomes of work that is begun and then dropped.
+fn begun<T>(work: impl Future<Output = T>) -> Poll<T> {
+    pin!(work).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+#[tokio::test]
+async fn what_is_dropped_before_its_end_marks_its_span_as_cancelled() {
+    let (ended, _guard) = Ended::record();
+    let (outbox, broker) = (outbox(), RecordingPublisher::new());
+    let routes: Router = Router::new().route("/{id}", post(async || pending::<StatusCode>().await));
+    let request = Request::post("/7").body(Body::empty()).unwrap();
+    assert!(begun(routes.layer(from_fn(traced)).oneshot(request)).is_pending());
+
+    let event = stored(&outbox, new_event("7").build()).await;
+    let _held = broker.hold_confirms();
+    let publisher = TracedPublisher::new(Arc::new(broker.clone()), "rabbitmq");
+    assert!(begun(publisher.publish(&event)).is_pending());
+
+    for name in ["POST /{id}", "sample publish"] {
+        assert_eq!(ended.named(name).status, Status::error("cancelled"), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_span_holds_no_more_of_a_path_than_its_bound() {
+    let (ended, _guard) = Ended::record();
+    let routes: Router = Router::new().route("/{id}", post(async || StatusCode::OK));
+    let request = Request::post(format!("/{}", "x".repeat(10_000))).body(Body::empty()).unwrap();
+    routes.layer(from_fn(traced)).oneshot(request).await.unwrap();
+    let span = ended.named("POST /{id}");
+    let path = span.attributes.iter().find(|attribute| attribute.key.as_str() == "url.path").expect("a path");
+    assert_eq!(path.value.as_str().len(), MOST_OF_A_PATH);
+}
+
+#[tokio::test]
+async fn a_publish_adds_no_context_to_headers_that_are_full() {
+    let (ended, _guard) = Ended::record();
+    let (outbox, broker) = (outbox(), RecordingPublisher::new());
+    let event = stored(&outbox, new_event("7").header("a", "x".repeat(MAX_HEADERS_BYTES - 20)).build()).await;
+    TracedPublisher::new(Arc::new(broker.clone()), "rabbitmq").publish(&event).await.unwrap();
+    let sent: Vec<_> = broker.sent().into_iter().map(|event| event.headers).collect();
+    assert_eq!(sent, [event.headers]);
+    assert_eq!(ended.all().len(), 1);
 }
 
 #[tokio::test]
 async fn a_message_without_a_trace_begins_one() {
     let (ended, _guard) = Ended::record();
     let outbox = outbox();
-    let mut tx = outbox.unit_of_work().begin().await.unwrap();
-    outbox.append(&mut tx, &[new_event("7").build()]).await.unwrap();
-    outbox.unit_of_work().commit(tx).await.unwrap();
-    handler(&outbox).handle(&received(&claimed(&outbox))).await.unwrap();
+    let event = stored(&outbox, new_event("7").build()).await;
+    handler(&outbox).handle(&received(&event)).await.unwrap();
     let process = ended.named("orders process");
     assert!(process.span_context.is_valid() && !process.parent_span_is_remote);
     assert_eq!(process.parent_span_id.to_string(), "0".repeat(16));
@@ -281,19 +356,13 @@ async fn without_a_trace_or_room_for_it_events_are_appended_as_they_are() {
 #[tokio::test]
 async fn a_log_line_of_a_message_names_its_trace() {
     let (lines, outbox) = (Lines::default(), outbox());
-    let writer = lines.clone();
-    let logs = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(move || writer.clone());
-    let spans = layer(&SdkTracerProvider::builder().build());
-    let layers: Vec<SpanLayer> = vec![logs.with_filter(LevelFilter::INFO).boxed(), spans];
+    let layers: Vec<SpanLayer> = vec![lines.layer(), layer(&SdkTracerProvider::builder().build())];
     let _guard = set_default(Registry::default().with(layers));
 
-    let mut tx = outbox.unit_of_work().begin().await.unwrap();
     let event = new_event("7").header(TRACEPARENT, format!("00-{TRACE}-{CLIENT}-01")).build();
-    outbox.append(&mut tx, &[event]).await.unwrap();
-    outbox.unit_of_work().commit(tx).await.unwrap();
-    handler(&outbox).handle(&received(&claimed(&outbox))).await.unwrap();
+    handler(&outbox).handle(&received(&stored(&outbox, event).await)).await.unwrap();
 
-    let text = String::from_utf8(lines.0.lock().unwrap_or_else(PoisonError::into_inner).clone()).unwrap();
+    let text = lines.text();
     let line = text.lines().find(|line| line.contains("handled")).expect("the handler's line");
     assert!(line.contains(&format!("trace_id={TRACE}")), "{line}");
 }
