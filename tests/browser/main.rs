@@ -110,6 +110,7 @@ async fn filter_and_turn_pages(browser: &Browser) -> Outcome {
     browser.until(&rows(50)).await?;
     browser.click(".row button:nth-of-type(2)").await?;
     browser.until(&rows(13)).await?;
+    browser.until("document.activeElement.matches('main .scroll')").await?;
     browser.fill("select[name=class]", "poison").await?;
     browser.click("form.filter button").await?;
     browser.until(&rows(3)).await?;
