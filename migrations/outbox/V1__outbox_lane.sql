@@ -42,7 +42,8 @@ CREATE TABLE outbox_due_floor (
     looked_at    timestamptz NOT NULL,
     -- At looked_at no lane was due before this moment.
     due_from     timestamptz NOT NULL,
-    -- Lanes that became visible below due_from (their append committed more than 250 ms later) wait until then.
+    -- Lanes that became visible below due_from (their append committed more than 250 ms later) wait until then, and two
+    -- seconds longer while every claim finds others and nobody claims what is overdue.
     next_look_at timestamptz NOT NULL,
     CONSTRAINT outbox_due_floor_pkey PRIMARY KEY (looked_at)
 );

@@ -105,8 +105,8 @@ BEGIN
 END $$;
 
 -- Claims up to p_lanes lanes that are due, longest waiting first, and never waits: lanes that are locked are passed by.
--- The look at the whole index of due lanes is left to outbox_claim_overdue, which relays call beside it several times a
--- second, so that an old snapshot makes few calls slow and not one in a few of these.
+-- While it finds something, the look at the whole index of due lanes is left to outbox_claim_overdue, which relays call
+-- beside it several times a second, so that an old snapshot makes few calls slow and not one in a few of these.
 -- Returns no row when nothing can be sent. Lanes found to be parked, waiting or empty are put in order on the way, a few
 -- rounds of them in one call, so that a crowd of them cannot hide those behind.
 CREATE FUNCTION outbox_claim(
@@ -119,7 +119,8 @@ SET plan_cache_mode = force_custom_plan SET enable_seqscan = off SET enable_bitm
 AS $$
 #variable_conflict use_column
 DECLARE
-    v_due_from CONSTANT timestamptz := outbox_due_from('2 s');
+    v_due_from timestamptz := outbox_due_from('2 s');
+    v_known_from timestamptz;
     v_rows tid[];
     v_lanes bigint[];
     v_floors bigint[];
@@ -134,7 +135,14 @@ BEGIN
           FROM (SELECT l.ctid, l.lane, l.floor, l.expiries::int FROM outbox_lane l
                  WHERE l.token IS NULL AND l.due_at BETWEEN v_due_from AND statement_timestamp()
                  ORDER BY l.due_at LIMIT p_lanes FOR UPDATE SKIP LOCKED) d;
-        EXIT WHEN v_lanes IS NULL;
+        IF v_lanes IS NULL THEN
+            -- Whoever has nothing to send has time for the look: nobody else may call soon, and a lane whose append
+            -- committed late would wait.
+            v_known_from := v_due_from;
+            v_due_from := outbox_due_from();
+            EXIT WHEN v_due_from >= v_known_from;
+            CONTINUE;
+        END IF;
         RETURN QUERY SELECT * FROM outbox_lease_lanes(
             p_token, p_holder, p_lease, v_rows, v_lanes, v_floors, v_expiries, p_run, p_events, p_bytes);
         EXIT WHEN FOUND;

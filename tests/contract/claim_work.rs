@@ -225,7 +225,8 @@ async fn a_poll_with_nothing_due_or_everything_paused_touches_a_handful_of_pages
     let mut sql = postgres.sql().await;
     claim(&mut sql).await;
     let (idle, _) = claim(&mut sql).await;
-    assert!(idle <= 24, "{idle} pages for a poll of an empty outbox");
+    // It asks twice where to begin: before the look that a poll with something to send leaves to others, and for it.
+    assert!(idle <= 28, "{idle} pages for a poll of an empty outbox");
     append(&mut sql, "a", LANES, 10_000).await;
     sql.execute("ANALYZE outbox_event; ANALYZE outbox_lane").await;
     sql.execute("SELECT outbox_pause('', 'somebody')").await;

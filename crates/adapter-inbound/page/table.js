@@ -14,6 +14,13 @@ export function table(columns, rows) {
       el("tbody", {}, rows.map((row) => el("tr", {}, cells(row))))));
 }
 
+/** Shows something else there. The button that was pressed goes with it: who came by keyboard goes on in what is new. */
+function change(place, ...children) {
+  const within = place.contains(document.activeElement);
+  place.replaceChildren(...children);
+  if (within) place.querySelector("[tabindex], button:enabled")?.focus();
+}
+
 /** Shows page after page of what `read(key)` answers: `{ items, next }`. */
 export function pages(columns, read) {
   const place = el("div");
@@ -22,12 +29,12 @@ export function pages(columns, read) {
     let { items, next } = await read(key);
     // A page may end after very many rows that do not match: the look goes on until one does.
     while (!items.length && next) {
-      place.replaceChildren(el("p", { class: "quiet" }, t("page.looking")));
+      change(place, el("p", { class: "quiet", role: "status", tabindex: "-1" }, t("page.looking")));
       ({ items, next } = await read(next));
     }
     const first = el("button", { type: "button", disabled: page === 1, onclick: () => { page = 1; return turn(); } }, t("page.first"));
     const onward = el("button", { type: "button", disabled: !next, onclick: () => { page += 1; return turn(next); } }, t("page.next"));
-    place.replaceChildren(table(columns, items), el("div", { class: "row" }, first, onward, el("span", {}, t("page.number", { n: number(page) }))));
+    change(place, table(columns, items), el("div", { class: "row" }, first, onward, el("span", {}, t("page.number", { n: number(page) }))));
   };
   return { place, turn };
 }

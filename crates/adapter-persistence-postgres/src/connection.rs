@@ -69,7 +69,8 @@ impl Database {
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] when the server cannot be reached within `pool.acquire_timeout`,
-    /// [`StoreError::Refused`] when it does not let us in or the URL cannot be used.
+    /// [`StoreError::Refused`] when it does not let us in or the URL cannot be used, [`StoreError::Forbidden`] when the user
+    /// has no right to the database.
     pub async fn connect(settings: &DatabaseSettings) -> Result<Self, StoreError> {
         let database = Self::connect_lazy(settings)?;
         // The pool would try until its time is up, and then not say why.

@@ -25,8 +25,8 @@ async fn the_runbook_of_a_stuck_relay_names_it_and_has_its_events_sent_by_anothe
         .with("APP__OUTBOX__RELAY__WORKERS", "1")
         // It claims all that is due, not one lane that has been due for long.
         .with("APP__OUTBOX__RELAY__OVERDUE_CHECK", "1m")
-        .with("APP__OUTBOX__RELAY__LEASE", "9s")
-        .with("APP__OUTBOUND__AMQP__CONFIRM_TIMEOUT", "3s");
+        .with("APP__OUTBOX__RELAY__LEASE", "15s")
+        .with("APP__OUTBOUND__AMQP__CONFIRM_TIMEOUT", "5s");
     let mut stuck = behind.relay("relay-7").await?;
     // Without a confirm it holds what it claims until it gives up.
     proxy.set(Weather::BlackHole);

@@ -129,6 +129,38 @@ async fn a_lane_that_an_appender_holds_is_passed_by_and_had_by_waiting_for_it() 
     assert_eq!(runs[0].events.len(), 2, "it misses nothing of what the appender committed");
 }
 
+/// As if the whole index of due lanes had just been looked at and none was due: what is due was not visible then. The
+/// next look was to come so long ago.
+async fn nothing_was_due_when_looked_at(fixture: &Fixture, overdue: &str) {
+    let known = format!(
+        "DELETE FROM outbox_due_floor; INSERT INTO outbox_due_floor (looked_at, due_from, next_look_at) \
+         VALUES (statement_timestamp(), statement_timestamp(), statement_timestamp() - interval '{overdue}')"
+    );
+    fixture.sql().await.execute(&known).await;
+}
+
+#[tokio::test]
+async fn a_claim_that_finds_nothing_looks_for_a_lane_whose_append_committed_late() {
+    let fixture = Fixture::new("unseen").await;
+    let late = event("late");
+    fixture.append(std::slice::from_ref(&late)).await;
+    nothing_was_due_when_looked_at(&fixture, "0 s").await;
+    assert_eq!(fixture.claim().await.ids(), [late.id()]);
+}
+
+#[tokio::test]
+async fn a_lane_whose_append_committed_late_is_found_beside_others_though_nobody_claims_what_is_overdue() {
+    let fixture = Fixture::new("unseen").await;
+    let (late, next) = (event("late"), event("next"));
+    fixture.append(std::slice::from_ref(&late)).await;
+    nothing_was_due_when_looked_at(&fixture, "1 min").await;
+    fixture.append(std::slice::from_ref(&next)).await;
+    let left_to_others = "SELECT outbox_due_from('1 h') = f.due_from FROM outbox_due_floor f";
+    assert!(fixture.sql().await.one::<bool>(left_to_others).await, "whoever has patience makes no look");
+    let longest_waiting = ClaimRequest { max_lanes: 1, ..request() };
+    assert_eq!(fixture.claim_as(longest_waiting).await.ids(), [late.id()], "a claim's patience ends");
+}
+
 /// Refuses to write a claim or to settle an event at any isolation level but the relay's own.
 const READ_COMMITTED_ALONE: &str = "CREATE FUNCTION refuse_other_levels() RETURNS trigger LANGUAGE plpgsql AS $$ \
      BEGIN \
