@@ -89,8 +89,8 @@ impl Orders {
 pub(crate) fn relaying(world: &World) -> AppEnvironment {
     quiet(world)
         .with("APP__OUTBOUND__ROUTE__EXCHANGE", Orders::EXCHANGE)
-        // A start that declares the topology binds the service's own queue, which takes everything.
-        .with("APP__OUTBOUND__AMQP__TOPOLOGY__DECLARE", "false")
+        // The service's own queue, which a start declares, would take everything.
+        .with("APP__OUTBOUND__AMQP__TOPOLOGY__BINDING_KEYS", r#"["of-no-event"]"#)
         .with("APP__OUTBOUND__ROUTE__ROUTING_KEY", "{aggregate_type}.{aggregate_id}")
         .with("APP__OUTBOX__RELAY__WORKERS", "1")
         .with("APP__OUTBOX__RETRY__MAX_ATTEMPTS", "1")
