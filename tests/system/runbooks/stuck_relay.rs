@@ -10,6 +10,9 @@ use system_tests::{
 use super::{EVENTS, Reader, published, quiet};
 use crate::world::{Outcome, PATIENCE, World};
 
+/// An event that shows that the relay publishes: it begins when it has looked at the broker's topology.
+const FIRST: &str = "INSERT INTO outbox_event (id, aggregate_type, aggregate_id, event_type, payload) \
+     VALUES (gen_random_uuid(), 'order', 'o-9', 'OrderPlaced', '1')";
 const HELD: &str = "SELECT count(*) FROM outbox_claim";
 const OVER: &str = "SELECT count(*) FROM outbox_claim WHERE lease_expires_at < statement_timestamp()";
 const AT_WORK: &str = "SELECT count(*) FROM pg_stat_activity \
@@ -25,9 +28,12 @@ async fn the_runbook_of_a_stuck_relay_names_it_and_has_its_events_sent_by_anothe
         .with("APP__OUTBOX__RELAY__WORKERS", "1")
         // It claims all that is due, not one lane that has been due for long.
         .with("APP__OUTBOX__RELAY__OVERDUE_CHECK", "1m")
+        .with("APP__OUTBOX__RELAY__LONGEST_POLL", "100ms")
         .with("APP__OUTBOX__RELAY__LEASE", "15s")
         .with("APP__OUTBOUND__AMQP__CONFIRM_TIMEOUT", "5s");
     let mut stuck = behind.relay("relay-7").await?;
+    world.execute(FIRST).await?;
+    eventually("the first event", PATIENCE, || async { (published(&world).await.ok()? == 1).then_some(()) }).await?;
     // Without a confirm it holds what it claims until it gives up.
     proxy.set(Weather::BlackHole);
     world.execute(EVENTS).await?;
@@ -39,10 +45,10 @@ async fn the_runbook_of_a_stuck_relay_names_it_and_has_its_events_sent_by_anothe
     reader.follow("1").await?;
     let status = reader.wrote("app outbox status");
     assert!(status.contains("relay-7: 2 lanes in 1 claim") && status.contains("1 expired"), "{status}");
-    assert_eq!(published(&world).await?, 0);
+    assert_eq!(published(&world).await?, 1);
     stuck.kill().await?;
     reader.follow("2").await?;
-    assert_eq!(published(&world).await?, 4);
+    assert_eq!(published(&world).await?, 5);
     reader.follow("3").await?;
     reader.closes();
     Ok(())
