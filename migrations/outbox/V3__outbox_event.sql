@@ -110,7 +110,7 @@ CREATE INDEX outbox_event_resolved ON outbox_event (resolved_at) WHERE resolved_
 CREATE FUNCTION outbox_event_take_lane() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO outbox_lane AS l (lane, floor, due_at)
-    SELECT outbox_lane_of(NEW.aggregate_type, NEW.aggregate_id), s.last_value, statement_timestamp()
+    SELECT outbox_lane_of(NEW.aggregate_type, NEW.aggregate_id), s.last_value - 1000, statement_timestamp()
       FROM outbox_event_sequence s
     ON CONFLICT (lane) DO UPDATE SET floor = l.floor WHERE false;  -- locks the row, writes nothing
     NEW.sequence := nextval('outbox_event_sequence');

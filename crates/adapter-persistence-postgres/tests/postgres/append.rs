@@ -472,6 +472,24 @@ async fn a_sequence_of_a_writers_own_is_refused_whatever_its_transaction_did_bef
     fixture.assert_lanes_are_sound().await;
 }
 
+/// While PostgreSQL logs a sequence ahead, other sessions see a `last_value` that is 32 too large: a lane that began there
+/// would begin above its own events, be taken for empty, and be deleted with its events left behind.
+#[tokio::test]
+async fn a_new_lane_begins_so_far_below_its_events_that_a_sequence_logged_ahead_hides_none() {
+    const LOGGED_AHEAD: i64 = 32;
+    let fixture = Fixture::new("ahead").await;
+    fixture.append(&events("a", 3)).await;
+    let mut sql = fixture.sql().await;
+    sql.execute(
+        "INSERT INTO outbox_event (id, aggregate_type, aggregate_id, event_type, payload) \
+         VALUES (gen_random_uuid(), 'order', 'b', 'Foreign', '1')",
+    )
+    .await;
+    let least = "SELECT min(e.first - l.floor)::bigint FROM outbox_lane l JOIN \
+         (SELECT lane, min(sequence) AS first FROM outbox_event GROUP BY lane) e USING (lane) HAVING count(*) = 2";
+    assert!(sql.one::<i64>(least).await > LOGGED_AHEAD);
+}
+
 #[tokio::test]
 async fn a_dump_of_data_alone_is_loaded_with_its_lanes_and_sequences() {
     let (from, to) = (Fixture::new("dumped").await, Fixture::new("loaded").await);
