@@ -75,6 +75,17 @@ impl AppEnvironment {
             .with("APP__OUTBOUND__AMQP__TOPOLOGY__PARKING_QUEUE", "app.events.parking")
     }
 
+    /// Lets start-up declare an exchange and queues of these names, publishes to the one and consumes from the others.
+    #[must_use]
+    pub fn with_topology_named(self, exchange: &str, queue: &str, parking_queue: &str) -> Self {
+        self.with("APP__OUTBOUND__ROUTE__EXCHANGE", exchange)
+            .with("APP__OUTBOUND__AMQP__TOPOLOGY__DECLARE", "true")
+            .with("APP__OUTBOUND__AMQP__TOPOLOGY__QUEUE", queue)
+            .with("APP__OUTBOUND__AMQP__TOPOLOGY__PARKING_QUEUE", parking_queue)
+            .with("APP__CONSUMER__QUEUE", queue)
+            .with("APP__CONSUMER__PARKING_QUEUE", parking_queue)
+    }
+
     /// Appends what processes write to standard output to this file; all processes may share it.
     #[must_use]
     pub fn with_stdout_to(mut self, file: &Path) -> Self {

@@ -1,24 +1,31 @@
 //! The demo: a story of one service whose relay is killed while it publishes, told on the terminal.
+//!
+//! It works on servers that `DATABASE_URL` and `AMQP_URL` name as on those that are started for it: in a database and
+//! under names of its own, which go at the end, also after a failure, Ctrl-C or SIGTERM. It breaks processes of its own
+//! only, never a server. After a SIGKILL a given server keeps that database and those names, which the demo has said.
+
+mod arrivals;
+mod deliveries;
+mod signals;
+mod stage;
 
 use std::{
-    path::{Path, PathBuf},
+    io::Write,
     process::ExitCode,
-    sync::Arc,
     time::{Duration, Instant},
 };
 
-use application_core::outbox::EventId;
 use futures_util::{StreamExt, stream};
 use test_support::{
-    checker::{DeliveryChecker, DeliveryReport, DuplicateReason},
-    servers::{Options, Servers, ServersError, private},
+    checker::DeliveryReport,
+    servers::{Options, Servers, ServersError},
 };
 use uuid::Uuid;
 
+use self::{arrivals::Arrivals, deliveries::Deliveries, signals::Signals, stage::Stage};
 use crate::{
-    AppEnvironment, AppProcess, ProcessError, TimedOut, pause,
-    tally::{Counts, Tally},
-    tap::Tap,
+    AppProcess, ProcessError, TimedOut, pause,
+    tally::Counts,
     work_load::{LoadError, WorkLoad},
 };
 
@@ -26,6 +33,8 @@ use crate::{
 const WORK_LOGS: u32 = 400;
 /// Clients side by side.
 const CLIENTS: usize = 8;
+/// Work logs with events in flight at the kill that are followed afterwards.
+const HELD: i64 = 4;
 /// How long the relay of a killed process keeps its lease; short, so that the demo is.
 const LEASE: &str = "6s";
 /// How long everything may take to arrive after the last request.
@@ -39,8 +48,11 @@ enum DemoError {
     Process(#[from] ProcessError),
     #[error("the database cannot be read")]
     Database(#[from] sqlx::Error),
-    #[error("the broker cannot be read")]
-    Broker(#[from] lapin::Error),
+    #[error(
+        "the broker gives no exchange and queue; its user must be allowed to configure, write and read names that begin \
+         with `{prefix}.`"
+    )]
+    Broker { prefix: String, source: lapin::Error },
     #[error("a client was not served")]
     Load(#[from] LoadError),
     #[error(transparent)]
@@ -49,37 +61,64 @@ enum DemoError {
     File(#[from] std::io::Error),
     #[error("`app {command}` failed:\n{output}")]
     Command { command: &'static str, output: String },
+    #[error("something may be left on a server")]
+    Left(#[source] ServersError),
 }
 
-/// Runs the demo; the exit code says whether everything arrived as promised.
-#[expect(clippy::print_stderr, reason = "the demo talks to a person")]
+/// Runs the demo; the exit code says whether everything arrived as promised, or which signal has ended it.
 pub async fn main() -> ExitCode {
-    let run = async {
-        tokio::select! {
-            outcome = run() => outcome,
-            // Servers and processes go when their values are dropped.
-            _ = tokio::signal::ctrl_c() => Ok(false),
-        }
-    };
-    match run.await {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
+    match run().await {
+        Ok(code) => ExitCode::from(code),
         Err(error) => {
-            eprintln!("error: {error}");
-            let mut cause = std::error::Error::source(&error);
-            while let Some(error) = cause {
-                eprintln!("  because {error}");
-                cause = error.source();
-            }
+            say_error(&error);
             ExitCode::FAILURE
         }
     }
 }
 
-async fn run() -> Result<bool, DemoError> {
-    let stage = Stage::set().await?;
-    let mut first = stage.environment.serve("relay-1").await?;
-    let mut second = stage.environment.serve("relay-2").await?;
+/// Tells the story between making a place for it and clearing that away; the exit code.
+async fn run() -> Result<u8, DemoError> {
+    let mut signals = Signals::listen()?;
+    let servers = Servers::new(Options::new().with_progress(say));
+    let with_broker = tokio::select! {
+        obtained = Box::pin(stage::obtain(&servers)) => obtained?,
+        code = signals.next() => return Ok(code),
+    };
+    // A signal waits for these moments: a database that is being created could not be removed.
+    let stage = Box::pin(Stage::set(servers, with_broker)).await?;
+    let outcome = tokio::select! {
+        // Its processes go with it.
+        outcome = Box::pin(story(&stage)) => outcome,
+        code = signals.next() => {
+            say("stopped before the end: everything is taken down");
+            Ok(code)
+        }
+    };
+    let cleared = stage.clear().map_err(DemoError::Left);
+    match outcome {
+        Ok(code) => cleared.map(|()| code),
+        Err(error) => {
+            if let Err(left) = cleared {
+                say_error(&left);
+            }
+            Err(error)
+        }
+    }
+}
+
+async fn story(stage: &Stage) -> Result<u8, DemoError> {
+    stage.migrate().await?;
+    let (deliveries, arrivals) = (stage.deliveries().await?, Arrivals::default());
+    tokio::select! {
+        outcome = Box::pin(play(stage, &deliveries, &arrivals)) => outcome.map(|clean| u8::from(!clean)),
+        never = arrivals.show(&deliveries) => match never {},
+    }
+}
+
+/// Whether everything arrived as promised.
+async fn play(stage: &Stage, deliveries: &Deliveries, arrivals: &Arrivals) -> Result<bool, DemoError> {
+    let mut first = stage.serve("relay-1").await?;
+    let mut second = stage.serve("relay-2").await?;
     say("two processes serve HTTP, relay events and consume them: relay-1 and relay-2");
 
     let load = WorkLoad::new(vec![first.url(""), second.url("")], Duration::from_mins(1));
@@ -87,21 +126,29 @@ async fn run() -> Result<bool, DemoError> {
     say(&format!(
         "{CLIENTS} clients create {WORK_LOGS} work logs and walk each to its end: three events each, in order"
     ));
+    say(
+        "the first work logs are shown with each event that arrives (#: its place in the order), the others are counted",
+    );
     let clients = tokio::spawn(create_all(load.clone(), portfolio));
 
-    let held = kill_in_mid_flight(&stage, &mut first).await?;
+    let (held, aggregates) = kill_in_mid_flight(stage, &mut first).await?;
     say(&format!("killed relay-1 with SIGKILL while it held {held} events in flight; its lease runs {LEASE}"));
+    let followed = arrivals.follow(aggregates);
+    if !followed.is_empty() {
+        say(&format!("followed from here on, for they have events in flight: work logs {}", followed.join(", ")));
+    }
     load.turn_to(vec![second.url("")]);
-    let mut third = stage.environment.serve("relay-3").await?;
+    let mut third = stage.serve("relay-3").await?;
     load.turn_to(vec![second.url(""), third.url("")]);
     say("started relay-3 in its place");
 
     let created = clients.await.map_err(std::io::Error::other)??;
     say(&format!("{} work logs were answered with 201", created.len()));
-    let counts = stage.wait_until_settled().await?;
-    stage.show_one(*created.first().unwrap_or(&Uuid::nil()));
-    let report = stage.report().await?;
-    print_table(&stage, &counts, &report);
+    let counts = wait_until_settled(stage, deliveries).await?;
+    arrivals.show_new(deliveries);
+    arrivals.sum_up();
+    let report = stage.report(deliveries).await?;
+    print_table(deliveries, &counts, &report);
     for process in [&mut second, &mut third] {
         process.signal(rustix::process::Signal::TERM)?;
         let status = process.ended(Duration::from_secs(30)).await?;
@@ -114,120 +161,40 @@ async fn run() -> Result<bool, DemoError> {
     Ok(report.is_clean() && counts.dead == 0)
 }
 
-/// Servers, the schema, and the environment of the processes.
-struct Stage {
-    // Dropped last: processes and the tap must be gone before their servers.
-    environment: AppEnvironment,
-    tap: Option<Tap>,
-    lines: PathBuf,
-    database_url: String,
-    _directory: tempfile::TempDir,
-    _servers: Arc<Servers>,
-}
-
-impl Stage {
-    async fn set() -> Result<Self, DemoError> {
-        let servers = Arc::new(private(Options::new().with_progress(say)));
-        let database_url = servers.postgres().await?.url().to_owned();
-        let amqp_url = match servers.rabbitmq().await {
-            Ok(server) => Some(server.url().to_owned()),
-            Err(error) if error.is_unavailable() => {
-                say("no RabbitMQ can be had: events go to standard output instead, and nothing is consumed");
-                None
-            }
-            Err(error) => return Err(error.into()),
-        };
-        let directory = tempfile::tempdir()?;
-        let lines = directory.path().join("events.jsonl");
-        let environment = environment(directory.path(), &lines, &database_url, amqp_url.as_deref());
-        let (status, output) = environment.run(&["migrate"]).await?;
-        if !status.success() {
-            return Err(DemoError::Command { command: "migrate", output });
+async fn wait_until_settled(stage: &Stage, deliveries: &Deliveries) -> Result<Counts, DemoError> {
+    let begun = Instant::now();
+    let mut tally = stage.tally().await?;
+    let mut said = Instant::now();
+    loop {
+        let counts = tally.counts().await?;
+        let delivered = i64::try_from(deliveries.count()).unwrap_or(i64::MAX);
+        let effects = !deliveries.are_consumed() || counts.applied == counts.events;
+        if counts.published == counts.events && effects && delivered >= counts.events {
+            return Ok(counts);
         }
-        let applied = output.lines().filter(|line| line.starts_with("applied ")).count();
-        say(&format!("applied {applied} migrations"));
-        let tap = match &amqp_url {
-            Some(url) => Some(Tap::open(url, "demo.tap").await?),
-            None => None,
-        };
-        Ok(Self { environment, tap, lines, database_url, _directory: directory, _servers: servers })
-    }
-
-    fn delivered(&self) -> Vec<Uuid> {
-        match &self.tap {
-            Some(tap) => tap.seen().into_iter().map(|seen| seen.event).collect(),
-            None => delivered_lines(&self.lines),
+        if begun.elapsed() > PATIENCE {
+            say("not everything arrived in time");
+            return Ok(counts);
         }
-    }
-
-    async fn wait_until_settled(&self) -> Result<Counts, DemoError> {
-        let begun = Instant::now();
-        let mut tally = Tally::connect(&self.database_url).await?;
-        let mut said = Instant::now();
-        loop {
-            let counts = tally.counts().await?;
-            let delivered = i64::try_from(self.delivered().len()).unwrap_or(i64::MAX);
-            let effects = self.tap.is_none() || counts.applied == counts.events;
-            if counts.published == counts.events && effects && delivered >= counts.events {
-                return Ok(counts);
-            }
-            if begun.elapsed() > PATIENCE {
-                say("not everything arrived in time");
-                return Ok(counts);
-            }
-            if said.elapsed() > Duration::from_secs(2) {
-                said = Instant::now();
-                let Counts { events, published, in_flight, applied, .. } = counts;
-                say(&format!("{events} events: {published} published, {in_flight} in flight, {applied} applied"));
-            }
-            pause().await;
+        if said.elapsed() > Duration::from_secs(2) {
+            said = Instant::now();
+            let Counts { events, published, in_flight, applied, .. } = counts;
+            say(&format!("{events} events: {published} published, {in_flight} in flight, {applied} applied"));
         }
-    }
-
-    /// Shows the events of one work log as they arrived.
-    fn show_one(&self, work_log: Uuid) {
-        let Some(tap) = &self.tap else { return };
-        let aggregate = format!("work-log/{work_log}");
-        let seen = tap.seen();
-        let events: Vec<_> =
-            seen.iter().filter(|seen| seen.aggregate == aggregate).map(|seen| seen.event_type.as_str()).collect();
-        say(&format!("{aggregate} arrived as {}", events.join(", ")));
-    }
-
-    async fn report(&self) -> Result<DeliveryReport, DemoError> {
-        let checker = DeliveryChecker::new();
-        checker.allow_duplicates(DuplicateReason::RelayKilled);
-        if self.tap.is_some() {
-            checker.watch_effects();
-        }
-        for event in self.delivered() {
-            checker.delivered(EventId::new(event));
-        }
-        Tally::connect(&self.database_url).await?.tell(&checker).await?;
-        Ok(checker.report())
+        pause().await;
     }
 }
 
-fn environment(directory: &Path, lines: &Path, database_url: &str, amqp_url: Option<&str>) -> AppEnvironment {
-    let environment = AppEnvironment::new(directory, database_url, amqp_url)
-        .with("APP__OUTBOX__RELAY__LEASE", LEASE)
-        .with("APP__OUTBOUND__AMQP__CONFIRM_TIMEOUT", "2s")
-        .with("APP__OUTBOX__REAPER__EVERY", "1s");
-    match amqp_url {
-        Some(_) => environment.with_topology(),
-        None => environment.with_stdout_to(lines),
-    }
-}
-
-/// Waits until the process holds a lease, and kills it then and there.
-async fn kill_in_mid_flight(stage: &Stage, process: &mut AppProcess) -> Result<i64, DemoError> {
-    let mut tally = Tally::connect(&stage.database_url).await?;
+/// Waits until the process holds a lease, and kills it then and there. How many events it held, and some of the aggregates
+/// whose events are in flight since.
+async fn kill_in_mid_flight(stage: &Stage, process: &mut AppProcess) -> Result<(i64, Vec<String>), DemoError> {
+    let mut tally = stage.tally().await?;
     let begun = Instant::now();
     loop {
         let (counts, held) = (tally.counts().await?, tally.held_by("relay-1").await?);
         if held > 0 && counts.published > i64::from(WORK_LOGS / 2) {
             process.kill().await?;
-            return Ok(held);
+            return Ok((held, tally.aggregates_held_by("relay-1", HELD).await?));
         }
         if begun.elapsed() > Duration::from_secs(60) {
             return Err(TimedOut::new("a lease of relay-1", Duration::from_secs(60)).into());
@@ -243,25 +210,10 @@ async fn create_all(load: WorkLoad, portfolio: Uuid) -> Result<Vec<Uuid>, LoadEr
     stream::iter(requests).buffer_unordered(CLIENTS).collect::<Vec<_>>().await.into_iter().collect()
 }
 
-fn delivered_lines(lines: &Path) -> Vec<Uuid> {
-    let text = std::fs::read_to_string(lines).unwrap_or_default();
-    let id = |line: &str| {
-        let envelope: serde_json::Value = serde_json::from_str(line).ok()?;
-        Uuid::parse_str(envelope.get("eventId")?.as_str()?).ok()
-    };
-    text.lines().filter_map(id).collect()
-}
-
-#[expect(clippy::print_stdout, reason = "the demo talks to a person")]
-fn say(text: &str) {
-    println!("[demo] {text}");
-}
-
-#[expect(clippy::print_stdout, reason = "the demo talks to a person")]
-fn print_table(stage: &Stage, counts: &Counts, report: &DeliveryReport) {
+fn print_table(deliveries: &Deliveries, counts: &Counts, report: &DeliveryReport) {
     let duplicates: u64 = report.allowed_duplicates.values().sum();
-    let applied = if stage.tap.is_some() { counts.applied.to_string() } else { "not consumed".to_owned() };
-    println!();
+    let applied = if deliveries.are_consumed() { counts.applied.to_string() } else { "not consumed".to_owned() };
+    tell("");
     for (label, value) in [
         ("work logs created (rows committed)", counts.work_logs.to_string()),
         ("events committed with them", report.committed.to_string()),
@@ -274,10 +226,29 @@ fn print_table(stage: &Stage, counts: &Counts, report: &DeliveryReport) {
         ("effects missing or repeated", (report.effect_missing.count + report.effect_repeated.count).to_string()),
         ("delivered without a commit", report.phantom.count.to_string()),
     ] {
-        println!("  {label:<52}{value:>8}");
+        tell(&format!("  {label:<52}{value:>8}"));
     }
-    println!();
+    tell("");
     if !report.is_clean() {
-        println!("{report}");
+        tell(&report.to_string());
     }
+}
+
+fn say(text: &str) {
+    tell(&format!("[demo] {text}"));
+}
+
+fn tell(line: &str) {
+    // A reader that goes away must not keep the demo from tidying up.
+    let _unheard = writeln!(std::io::stdout(), "{line}");
+}
+
+fn say_error(error: &DemoError) {
+    let mut text = format!("error: {error}");
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        text = format!("{text}\n  because {error}");
+        cause = error.source();
+    }
+    let _unheard = writeln!(std::io::stderr(), "{text}");
 }

@@ -76,6 +76,17 @@ impl Tally {
         sqlx::query(count).bind(holder).fetch_one(&mut self.connection).await?.try_get(0)
     }
 
+    /// The aggregates, `limit` at most, of which this holder has events under a lease, as `type/identifier`.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub async fn aggregates_held_by(&mut self, holder: &str, limit: i64) -> Result<Vec<String>, sqlx::Error> {
+        let aggregates = "SELECT DISTINCT aggregate_type || '/' || aggregate_id FROM outbox_event_state
+                           WHERE status = 'IN_FLIGHT' AND holder = $1 ORDER BY 1 LIMIT $2";
+        let aggregates = sqlx::query_scalar(aggregates).bind(holder).bind(limit);
+        aggregates.fetch_all(&mut self.connection).await
+    }
+
     /// Lanes and claims that are left; both are zero once everything is settled.
     ///
     /// # Errors

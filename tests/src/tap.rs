@@ -33,6 +33,8 @@ pub struct Seen {
     pub sequence: i64,
     /// When it arrived.
     pub at: Instant,
+    /// The publisher's name, if the settings gave it one: the property `app-id`.
+    pub publisher: Option<String>,
     /// Whether the broker says that it may have delivered this message before.
     pub redelivered: bool,
 }
@@ -53,7 +55,15 @@ impl Tap {
     /// # Errors
     /// What the broker says.
     pub async fn open(amqp_url: &str, queue: &str) -> Result<Self, lapin::Error> {
-        declare(amqp_url, queue).await?;
+        Self::open_on(amqp_url, Self::EXCHANGE, queue).await
+    }
+
+    /// As [`Tap::open`], on an exchange of another name.
+    ///
+    /// # Errors
+    /// What the broker says.
+    pub async fn open_on(amqp_url: &str, exchange: &str, queue: &str) -> Result<Self, lapin::Error> {
+        declare(amqp_url, exchange, queue).await?;
         let seen = Arc::new(Mutex::new(Vec::new()));
         let (url, queue, sink) = (amqp_url.to_owned(), queue.to_owned(), Arc::clone(&seen));
         let task = tokio::spawn(async move {
@@ -72,6 +82,13 @@ impl Tap {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// What was delivered behind the first `already` deliveries.
+    #[must_use]
+    pub fn seen_after(&self, already: usize) -> Vec<Seen> {
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.get(already..).unwrap_or_default().to_vec()
+    }
+
     /// How many deliveries there were so far.
     #[must_use]
     pub fn count(&self) -> usize {
@@ -85,17 +102,17 @@ impl Drop for Tap {
     }
 }
 
-async fn declare(amqp_url: &str, queue: &str) -> Result<(), lapin::Error> {
+async fn declare(amqp_url: &str, exchange: &str, queue: &str) -> Result<(), lapin::Error> {
     let connection = Connection::connect(amqp_url, ConnectionProperties::default()).await?;
     let channel = connection.create_channel().await?;
     let durable = ExchangeDeclareOptions { durable: true, ..ExchangeDeclareOptions::default() };
-    channel.exchange_declare(Tap::EXCHANGE.into(), ExchangeKind::Topic, durable, FieldTable::default()).await?;
+    channel.exchange_declare(exchange.into(), ExchangeKind::Topic, durable, FieldTable::default()).await?;
     let durable = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
     let mut quorum = FieldTable::default();
     quorum.insert("x-queue-type".into(), AMQPValue::LongString("quorum".into()));
     channel.queue_declare(queue.into(), durable, quorum).await?;
     let bind = QueueBindOptions::default();
-    channel.queue_bind(queue.into(), Tap::EXCHANGE.into(), "#".into(), bind, FieldTable::default()).await?;
+    channel.queue_bind(queue.into(), exchange.into(), "#".into(), bind, FieldTable::default()).await?;
     connection.close(200, "declared".into()).await
 }
 
@@ -138,6 +155,7 @@ fn seen(delivery: &Delivery) -> Option<Seen> {
         aggregate: format!("{}/{}", text("x-aggregate-type")?, text("x-aggregate-id")?),
         sequence: text("x-sequence")?.parse().ok()?,
         at: Instant::now(),
+        publisher: properties.app_id().as_ref().map(ToString::to_string),
         redelivered: delivery.redelivered,
     })
 }

@@ -33,7 +33,13 @@ pub(crate) use crate::commands::{Outcome, PATIENCE, run};
 pub(crate) const PORTFOLIO: Uuid = Uuid::from_u128(0x0f3c_52f6_31a9_4f0b_8a54_7c1d_2f9e_6b01);
 
 /// Processes and servers of more tests than this at once starve each other.
-static AT_ONCE: Semaphore = Semaphore::const_new(2);
+pub(crate) static AT_ONCE: Semaphore = Semaphore::const_new(2);
+
+/// Servers of the system tests alone, which no test may disturb.
+pub(crate) fn shared_servers() -> &'static Servers {
+    static SHARED: OnceLock<Servers> = OnceLock::new();
+    SHARED.get_or_init(|| private(Options::fast()))
+}
 
 pub(crate) struct World {
     pub(crate) environment: AppEnvironment,
@@ -50,10 +56,8 @@ pub(crate) struct World {
 impl World {
     /// A database and a virtual host on servers that other tests use too: the test may not disturb them.
     pub(crate) async fn shared(hint: &str) -> Outcome<Self> {
-        static SHARED: OnceLock<Servers> = OnceLock::new();
         let permit = AT_ONCE.acquire().await?;
-        let servers = SHARED.get_or_init(|| private(Options::fast()));
-        Self::on(servers, None, hint, permit).await
+        Self::on(shared_servers(), None, hint, permit).await
     }
 
     /// Servers of the test's own, which it may stop, kill and pause.

@@ -5,10 +5,11 @@ use crate::{binaries::Binaries, command::Command, process, workspace};
 /// The command `demo`.
 pub const COMMAND: Command = Command {
     name: "demo",
-    arguments: "[ARGUMENT]...",
+    arguments: "",
     summary: "shows work logs arriving at a consumer while a relay is killed",
     run: |arguments| {
+        process::no_arguments("demo", arguments)?;
         let root = workspace::root();
-        Err(process::become_program(Binaries::build(&root)?.command(&root, "demo")?.args(arguments)))
+        Err(process::become_program(Binaries::build(&root)?.command(&root, "demo")?))
     },
 };

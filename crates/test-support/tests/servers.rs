@@ -17,7 +17,7 @@ use lapin::{
     types::FieldTable,
 };
 use sqlx::{Connection as _, PgConnection};
-use test_support::servers::{self, Options, ServersError, Stop};
+use test_support::servers::{self, Options, ServersError, Stop, Way};
 use tokio::time::{Instant, interval, timeout};
 
 const SOON: Duration = Duration::from_secs(30);
@@ -90,6 +90,42 @@ async fn template_whose_migration_failed_is_not_used() {
     };
     let database = servers.database("half", "half", whole).await.unwrap();
     assert_eq!(scalar::<i64>(database.url(), "SELECT count(*) FROM whole").await, 0);
+}
+
+// Places on a server that may be somebody's
+
+async fn has_queue(url: &str, queue: &str) -> bool {
+    let connection = Connection::connect(url, ConnectionProperties::default()).await.unwrap();
+    let channel = connection.create_channel().await.unwrap();
+    let passive = QueueDeclareOptions { passive: true, ..Default::default() };
+    channel.queue_declare(queue.into(), passive, FieldTable::default()).await.is_ok()
+}
+
+#[tokio::test]
+async fn own_database_and_own_names_are_removed_and_nothing_else_is() {
+    let servers = servers::shared();
+    let admin = servers.postgres().await.unwrap().url();
+    let count = "SELECT count(*) FROM pg_database WHERE datname LIKE 't\\_own\\_%'";
+    let (removed, dropped) =
+        (servers.empty_database("own").await.unwrap(), servers.empty_database("own").await.unwrap());
+    execute(removed.url(), "CREATE TABLE filled (id int)").await;
+    assert_eq!(scalar::<i64>(admin, count).await, 2);
+    removed.remove().unwrap();
+    assert_eq!(scalar::<i64>(admin, count).await, 1);
+    drop(dropped);
+    assert_eq!(scalar::<i64>(admin, count).await, 0);
+
+    let (mut one, mut other) = (servers.broker_names("own").await.unwrap(), servers.broker_names("own").await.unwrap());
+    let (gone, never_declared, kept) = (one.queue("jobs"), one.exchange("events"), other.queue("jobs"));
+    let url = other.url().to_owned();
+    assert!(gone != kept && never_declared.starts_with(one.prefix()));
+    publish(&url, &gone).await;
+    publish(&url, &kept).await;
+    one.remove().unwrap();
+    assert!(!has_queue(&url, &gone).await);
+    assert!(has_queue(&url, &kept).await);
+    drop(other);
+    assert!(!has_queue(&url, &kept).await);
 }
 
 // Faults of PostgreSQL
@@ -354,6 +390,14 @@ async fn servers_that_are_up_stay_until_they_are_taken_down() {
     assert!(down.status.success(), "{}", text(&down));
     assert_eq!(traces.left(), Vec::<String>::new());
     assert!(!state.exists());
+}
+
+#[tokio::test]
+async fn private_server_that_cannot_be_had_is_explained_without_advice_to_give_one() {
+    let servers = servers::private(Options::new().with_way(Way::Url));
+    let said = servers.postgres().await.unwrap_err().to_string();
+    assert!(said.contains("apt-get install") && said.contains("Docker engine"), "{said}");
+    assert!(!said.contains("DATABASE_URL") && !said.contains("AMQP_URL"), "{said}");
 }
 
 #[test]

@@ -189,7 +189,7 @@ mod tests {
 
     fn seen(event: u128, at: Instant, redelivered: bool) -> Seen {
         let (event_type, aggregate) = (String::new(), String::new());
-        Seen { event: Uuid::from_u128(event), event_type, aggregate, sequence: 1, at, redelivered }
+        Seen { event: Uuid::from_u128(event), event_type, aggregate, sequence: 1, at, publisher: None, redelivered }
     }
 
     #[test]

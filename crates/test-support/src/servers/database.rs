@@ -1,13 +1,13 @@
 //! A database for each test, copied from a template that is migrated once per server.
 
-use std::{error::Error, thread, time::Duration};
+use std::error::Error;
 
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
-use tokio::time::timeout;
 
-use super::{env, error::ServersError, random};
+use super::{env, error::ServersError, random, removal};
 
-const DROP: Duration = Duration::from_secs(10);
+/// What PostgreSQL says to a user who lacks a right.
+const INSUFFICIENT_PRIVILEGE: &str = "42501";
 
 /// A database of one test. Dropping it drops the database, and the roles that are named after it (`<name>_…`), unless
 /// `KEEP_DB` is set.
@@ -16,6 +16,7 @@ pub struct TestDatabase {
     name: String,
     url: String,
     admin_url: String,
+    removed: bool,
 }
 
 impl TestDatabase {
@@ -38,29 +39,50 @@ impl TestDatabase {
     pub async fn connect(&self) -> Result<PgConnection, ServersError> {
         PgConnection::connect(&self.url).await.map_err(ServersError::database(format!("connect to {}", self.name)))
     }
+
+    /// Drops it now, as dropping the value does, and says what went wrong; waits for ten seconds at most.
+    ///
+    /// # Errors
+    /// [`ServersError::Database`] or [`ServersError::TimedOut`]: the database may be left.
+    pub fn remove(mut self) -> Result<(), ServersError> {
+        self.delete()
+    }
+
+    fn delete(&mut self) -> Result<(), ServersError> {
+        self.removed = true;
+        if env::is_set(env::KEEP_DB) {
+            tracing::warn!(database = self.name, "kept");
+            return Ok(());
+        }
+        let (url, name) = (self.admin_url.clone(), self.name.clone());
+        removal::finish(&format!("drop the database {name}"), move || async move { drop_database(&url, &name).await })
+    }
 }
 
 impl Drop for TestDatabase {
     fn drop(&mut self) {
-        if env::is_set(env::KEEP_DB) {
-            tracing::warn!(database = self.name, "kept");
-            return;
-        }
-        // A thread of its own, because the test's runtime may be the thread that drops us. It is waited for: the
-        // process could end before the statement is sent.
-        let (url, name) = (self.admin_url.clone(), self.name.clone());
-        let dropping = thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            // The timer needs the runtime around it, hence the block.
-            let statement = async { timeout(DROP, drop_database(&url, &name)).await };
-            runtime.map(|runtime| runtime.block_on(statement))
-        });
-        match dropping.join() {
-            Ok(Ok(Ok(Ok(())))) => {}
+        if !self.removed
+            && let Err(error) = self.delete()
+        {
             // A server that a fault test has stopped takes its databases with it.
-            problem => tracing::warn!(database = self.name, ?problem, "not dropped"),
+            tracing::warn!(database = self.name, error = error.chain(), "not dropped");
         }
     }
+}
+
+/// Creates an empty database.
+///
+/// # Cancellation
+/// Drops the database, unless the server was about to create it at that moment: await the end.
+pub(crate) async fn create_empty(admin_url: &str, hint: &str) -> Result<TestDatabase, ServersError> {
+    let name = format!("t_{}_{}", identifier(hint), random::token()?);
+    let url = with_database(admin_url, &name)?;
+    let mut admin = connect(admin_url).await?;
+    // Before the statement, whose answer may be lost.
+    let database = TestDatabase { name, url, admin_url: admin_url.to_owned(), removed: false };
+    // Not template1, which the caller's own server may have filled with something.
+    create_database(&mut admin, &database.name, "template0").await?;
+    Ok(database)
 }
 
 /// Creates a database as a copy of the template that belongs to the fingerprint.
@@ -80,11 +102,10 @@ where
     let template = template(admin_url, fingerprint, migrate).await?;
     let name = format!("t_{}_{}", identifier(hint), random::token()?);
     let mut admin = connect(admin_url).await?;
-    let statement = format!("CREATE DATABASE {name} TEMPLATE {template}");
-    execute(&mut admin, statement, format!("create the database {name}")).await?;
+    create_database(&mut admin, &name, &template).await?;
     tracing::info!(database = name, "test database");
     let url = with_database(admin_url, &name)?;
-    Ok(TestDatabase { name, url, admin_url: admin_url.to_owned() })
+    Ok(TestDatabase { name, url, admin_url: admin_url.to_owned(), removed: false })
 }
 
 /// The name of the template, which is made if the server does not hold it yet.
@@ -116,8 +137,7 @@ where
     let (drop_draft, action) = step(format!("DROP DATABASE IF EXISTS {draft} WITH (FORCE)"));
     execute(&mut admin, drop_draft.clone(), action).await?;
     // Not template1, which the caller's own server may have filled with something.
-    let (statement, action) = step(format!("CREATE DATABASE {draft} TEMPLATE template0"));
-    execute(&mut admin, statement, action).await?;
+    create_database(&mut admin, &draft, "template0").await?;
     if let Err(error) = migrate(with_database(admin_url, &draft)?).await {
         let (statement, action) = step(drop_draft);
         execute(&mut admin, statement, action).await?;
@@ -147,6 +167,19 @@ async fn exists(admin: &mut PgConnection, name: &str) -> Result<bool, ServersErr
         .map_err(ServersError::database("look for the template"))
 }
 
+async fn create_database(admin: &mut PgConnection, name: &str, template: &str) -> Result<(), ServersError> {
+    let statement = format!("CREATE DATABASE {name} TEMPLATE {template}");
+    let Err(source) = sqlx::raw_sql(AssertSqlSafe(statement)).execute(&mut *admin).await else {
+        return Ok(());
+    };
+    let action = format!("create the database {name}");
+    if source.as_database_error().and_then(|error| error.code()).as_deref() != Some(INSUFFICIENT_PRIVILEGE) {
+        return Err(ServersError::Database { action, source });
+    }
+    let role = sqlx::query_scalar("SELECT quote_ident(current_user)").fetch_one(admin).await;
+    Err(ServersError::MayNotCreate { role: role.map_err(ServersError::database(action))?, source })
+}
+
 /// The statement is ours; the names in it are hashes or went through [`identifier`].
 async fn execute(admin: &mut PgConnection, statement: String, action: String) -> Result<(), ServersError> {
     sqlx::raw_sql(AssertSqlSafe(statement)).execute(admin).await.map(drop).map_err(ServersError::database(action))
@@ -174,6 +207,14 @@ fn with_database(admin_url: &str, name: &str) -> Result<String, ServersError> {
         expected: "a URL such as postgres://user:password@host:5432/postgres",
     })?;
     url.set_path(name);
+    // It would win over the path: what is meant for our database would go into the caller's.
+    let kept: Vec<_> =
+        url.query_pairs().filter(|(key, _)| key != "dbname").map(|(k, v)| (k.into_owned(), v.into_owned())).collect();
+    if kept.is_empty() {
+        url.set_query(None);
+    } else if kept.len() < url.query_pairs().count() {
+        url.query_pairs_mut().clear().extend_pairs(kept);
+    }
     Ok(url.into())
 }
 
@@ -204,5 +245,7 @@ mod tests {
     fn only_the_database_of_a_url_changes() {
         let url = with_database("postgres://u:p@h:1/postgres?sslmode=disable", "t_a").unwrap();
         assert_eq!(url, "postgres://u:p@h:1/t_a?sslmode=disable");
+        let url = with_database("postgres://u@h/own?sslmode=disable&dbname=own", "t_a").unwrap();
+        assert_eq!(url, "postgres://u@h/t_a?sslmode=disable");
     }
 }

@@ -113,6 +113,25 @@ pub enum ServersError {
         /// The cause.
         source: sqlx::Error,
     },
+    /// The user of the server may not create databases.
+    #[error(
+        "the user of DATABASE_URL may not create a database; a superuser can allow it with `ALTER ROLE {role} CREATEDB`, or \
+         give the URL of a user who may, or unset DATABASE_URL: then a throwaway server is started"
+    )]
+    MayNotCreate {
+        /// The user, quoted as SQL wants it.
+        role: String,
+        /// The refusal.
+        source: sqlx::Error,
+    },
+    /// The broker refused or did not answer.
+    #[error("could not {action}")]
+    Broker {
+        /// What was attempted.
+        action: String,
+        /// The cause.
+        source: lapin::Error,
+    },
     /// The caller's migrations failed on the template.
     #[error("could not prepare the template `{template}`")]
     Template {

@@ -142,12 +142,14 @@ pub(crate) fn command_line(packages: &[&str]) -> String {
 }
 
 /// What a reader can do where no way worked.
-pub(crate) fn remedy(url_variable: &str) -> String {
+///
+/// `url_variable` is the variable that may name a server; `None` where a server that was given is not used.
+pub(crate) fn remedy(url_variable: Option<&str>) -> String {
     let packages = ["postgresql", "rabbitmq-server"];
+    let url = url_variable.map_or_else(String::new, |name| format!("- set {name} to a server of yours\n  "));
     format!(
         "any one of these helps:\n  \
-         - set {url_variable} to a server of yours\n  \
-         - start a Docker engine (the `docker` command must reach it)\n  \
+         {url}- start a Docker engine (the `docker` command must reach it)\n  \
          - install the servers: {} (Debian, Ubuntu), brew install postgresql rabbitmq (macOS)\n  \
          - run this as root on Debian or Ubuntu: it then installs them by itself",
         command_line(&packages)

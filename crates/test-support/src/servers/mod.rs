@@ -8,7 +8,8 @@
 //!    root;
 //! 4. on Debian and Ubuntu they are installed by apt-get, as root or after a yes at the terminal, then as 3.
 //!
-//! A server that merely happens to run is never used.
+//! A server that merely happens to run is never used. On one that was given, each caller works in a
+//! [database](Servers::empty_database) and under [names](Servers::broker_names) of its own, and removes them.
 //!
 //! Environment variables, besides the URLs: `TEST_SERVERS` (`url`, `docker`, `installed` or `install`) allows one way
 //! only; `TEST_POSTGRES_IMAGE` and `TEST_RABBITMQ_IMAGE` name other images; `KEEP_DB=1` keeps the databases of tests;
@@ -32,6 +33,7 @@
 //! 3. Add it to `test-servers` and to the tests in `tests/servers.rs`.
 
 mod account;
+mod broker_names;
 pub mod cli;
 mod control;
 mod control_file;
@@ -49,6 +51,7 @@ mod provision;
 mod rabbitmq;
 mod random;
 mod ready;
+mod removal;
 mod server;
 mod service;
 mod supervisor;
@@ -63,6 +66,7 @@ use std::{
 use tokio::sync::OnceCell;
 
 pub use self::{
+    broker_names::BrokerNames,
     control::{ServerControl, Stop},
     database::TestDatabase,
     error::{Attempts, ServersError},
@@ -163,6 +167,27 @@ impl Servers {
     {
         let url = self.postgres().await?.url();
         database::create(url, hint, fingerprint, migrate).await
+    }
+
+    /// An empty database of the caller's own, also on a server that is somebody's: nothing else there is touched.
+    ///
+    /// `hint` becomes part of the name.
+    ///
+    /// # Errors
+    /// [`ServersError::MayNotCreate`] with the way out; [`ServersError::Database`]; as [`Servers::postgres`].
+    ///
+    /// # Cancellation
+    /// Dropped while the server creates the database, it may leave it: obtain the server first, then await this to its end.
+    pub async fn empty_database(&self, hint: &str) -> Result<TestDatabase, ServersError> {
+        database::create_empty(self.postgres().await?.url(), hint).await
+    }
+
+    /// Names for exchanges and queues of the caller's own, also on a broker that is somebody's. Nothing is declared yet.
+    ///
+    /// # Errors
+    /// As [`Servers::rabbitmq`].
+    pub async fn broker_names(&self, hint: &str) -> Result<BrokerNames, ServersError> {
+        BrokerNames::new(self.rabbitmq().await?.url(), hint)
     }
 
     /// A place on the broker for one test.

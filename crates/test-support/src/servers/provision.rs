@@ -57,7 +57,8 @@ pub(crate) async fn provision<S: Service>(options: &Options) -> Result<Server<S>
             Err(Obstacle::Fatal(error)) => return Err(error),
         }
     }
-    Err(ServersError::NoWay { server: S::NAME, attempts, remedy: install::remedy(S::URL_VARIABLE) })
+    let remedy = install::remedy(options.url_allowed.then_some(S::URL_VARIABLE));
+    Err(ServersError::NoWay { server: S::NAME, attempts, remedy })
 }
 
 /// Why a way led nowhere.
@@ -94,7 +95,7 @@ fn attach<S: Service>() -> Result<Option<Server<S>>, ServersError> {
 
 async fn by_url<S: Service>(options: &Options) -> Result<Server<S>, Obstacle> {
     if !options.url_allowed {
-        return Err(Obstacle::Absent("a private server is asked for".to_owned()));
+        return Err(Obstacle::Absent("one that was given is not used here, for it may be stopped".to_owned()));
     }
     let url = env::text(S::URL_VARIABLE).ok_or_else(|| Obstacle::Absent(format!("{} is not set", S::URL_VARIABLE)))?;
     wait_until_ready::<S>(&url, None, std::time::Duration::from_secs(15)).await.map_err(Obstacle::Fatal)?;
