@@ -42,7 +42,9 @@ fn write_docs(root: &Path, report: &Path) -> Result<u8, Error> {
     let report = workspace::read_text(report)?;
     let path = root.join(DOCUMENT);
     let page = workspace::read_text(&path)?;
-    let Some(page) = results::render(&report).and_then(|results| results::replace(&page, &results)) else {
+    let written = results::render(&report, &page)
+        .and_then(|results| Some((results::replace(&page, &results.text)?, results.unexplained)));
+    let Some((page, unexplained)) = written else {
         return Err(Error::Unreadable {
             what: "report or page",
             expected: "a report of `--json`, and a page with the lines that mark its results",
@@ -50,6 +52,9 @@ fn write_docs(root: &Path, report: &Path) -> Result<u8, Error> {
     };
     fs::write(&path, page).map_err(|source| Error::Write { path, source })?;
     output::say(&format!("wrote the results into {DOCUMENT}"));
+    for target in unexplained {
+        output::say(&format!("missed and not explained there: {target}"));
+    }
     Ok(0)
 }
 

@@ -1,6 +1,6 @@
 //! Under which conditions a run was made: without them no figure means anything.
 
-use std::{fs, net::TcpStream, time::Duration};
+use std::{collections::BTreeMap, fs, net::TcpStream, process::Command, time::Duration};
 
 use app_bootstrap::{clock::SystemClock, settings::RelaySettings};
 use application_core::ports::Clock;
@@ -13,11 +13,17 @@ use crate::{
     stage::{POSTGRES_SETTINGS, changed_settings},
 };
 
-/// The machine, the versions and the settings of a report.
+/// What stands for a version that could not be asked for.
+const UNKNOWN: &str = "unknown";
+
+/// The code, the machine, the versions and the settings of a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Conditions {
-    /// When the report was begun, UTC.
+    /// When the run was begun, UTC.
     pub date: String,
+    /// The commit that was measured; with `-changed` behind it if files other than documents differ from it.
+    #[serde(default)]
+    pub commit: String,
     /// The processor's name.
     pub processor: String,
     /// Processors that may be used.
@@ -53,7 +59,8 @@ impl Conditions {
         }
         Ok(Self {
             date: now(),
-            processor: field("/proc/cpuinfo", "model name").unwrap_or_else(|| "unknown".to_owned()),
+            commit: commit().unwrap_or_else(|| UNKNOWN.to_owned()),
+            processor: field("/proc/cpuinfo", "model name").unwrap_or_else(|| UNKNOWN.to_owned()),
             cores: std::thread::available_parallelism().map_or(0, usize::from),
             memory_mib: field("/proc/meminfo", "MemTotal")
                 .and_then(|text| text.split_whitespace().next()?.parse::<u64>().ok())
@@ -62,7 +69,7 @@ impl Conditions {
             kernel: fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned(),
             postgres,
             postgres_settings,
-            rabbitmq: amqp_url.and_then(broker_version).unwrap_or_else(|| "unknown".to_owned()),
+            rabbitmq: amqp_url.and_then(broker_version).unwrap_or_else(|| UNKNOWN.to_owned()),
             relay: relay_defaults(),
             release_build: !cfg!(debug_assertions),
             quick,
@@ -78,13 +85,67 @@ impl Conditions {
             format!("PostgreSQL {}, RabbitMQ {}, all on one host", self.postgres, self.rabbitmq),
             settings.join(", "),
             self.relay.clone(),
-            format!("{} build, begun {}", if self.release_build { "release" } else { "DEBUG" }, self.date),
+            format!("{} build of commit {}, begun {}", self.build(), self.commit, self.date),
         ];
         if self.quick {
             lines.push("QUICK: sizes cut down, one round; these figures say nothing".to_owned());
         }
         lines
     }
+
+    /// What differs from others, the time apart. A broker that one of the two did not ask for its version is no
+    /// difference: some benchmarks have none.
+    #[must_use]
+    pub fn differences(&self, others: &Self) -> Vec<String> {
+        let theirs: BTreeMap<_, _> = others.facts().into_iter().collect();
+        let differs = |(name, own): (String, String)| {
+            let other = theirs.get(&name).map_or("not told", String::as_str);
+            let is_same = own == other || name == BROKER && (own == UNKNOWN || other == UNKNOWN);
+            (!is_same).then(|| format!("{name} {own} instead of {other}"))
+        };
+        self.facts().into_iter().filter_map(differs).collect()
+    }
+
+    /// Whether the broker was asked for its version.
+    pub(crate) fn knows_the_broker(&self) -> bool {
+        self.rabbitmq != UNKNOWN
+    }
+
+    fn facts(&self) -> Vec<(String, String)> {
+        let own = [
+            ("commit", self.commit.clone()),
+            ("build", self.build().to_owned()),
+            ("sizes", if self.quick { "cut down" } else { "in earnest" }.to_owned()),
+            ("processor", self.processor.clone()),
+            ("cores", self.cores.to_string()),
+            ("memory in MiB", self.memory_mib.to_string()),
+            ("kernel", self.kernel.clone()),
+            ("PostgreSQL", self.postgres.clone()),
+            (BROKER, self.rabbitmq.clone()),
+            ("settings", self.relay.clone()),
+        ];
+        let own = own.into_iter().map(|(name, value)| (name.to_owned(), value));
+        own.chain(self.postgres_settings.iter().cloned()).collect()
+    }
+
+    const fn build(&self) -> &'static str {
+        if self.release_build { "release" } else { "DEBUG" }
+    }
+}
+
+const BROKER: &str = "RabbitMQ";
+
+/// The commit of this repository; `None` outside of one. Documents change with each report and are no part of what is
+/// measured.
+fn commit() -> Option<String> {
+    let git = |arguments: &[&str]| {
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+        let output = Command::new("git").args(["-C", root]).args(arguments).output().ok()?;
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    let commit = git(&["rev-parse", "--short=12", "HEAD"])?;
+    let changed = git(&["status", "--porcelain", "--", ".", ":!docs", ":!*.md"])?;
+    Some(if changed.is_empty() { commit } else { format!("{commit}-changed") })
 }
 
 fn relay_defaults() -> String {
@@ -142,6 +203,25 @@ mod tests {
         let frame = b"\x01..\x07productS\0\0\0\x08RabbitMQ\x07versionS\0\0\0\x063.10.8\xce";
         assert_eq!(version_in(frame).as_deref(), Some("3.10.8"));
         assert_eq!(version_in(b"\x07versionS\0\0\0\x09short"), None);
+    }
+
+    #[test]
+    fn conditions_differ_by_everything_but_the_time_and_a_broker_that_was_not_asked() {
+        let settings = vec![("fsync".to_owned(), "on".to_owned())];
+        let one = Conditions {
+            commit: "a".to_owned(),
+            rabbitmq: "3.10.8".to_owned(),
+            postgres_settings: settings,
+            ..Conditions::default()
+        };
+        let later = Conditions { date: "later".to_owned(), rabbitmq: UNKNOWN.to_owned(), ..one.clone() };
+        assert_eq!(later.differences(&one), Vec::<String>::new());
+        assert_eq!(one.differences(&later), Vec::<String>::new());
+        let settings = vec![("fsync".to_owned(), "off".to_owned())];
+        let other = Conditions { commit: "b".to_owned(), postgres_settings: settings, ..one.clone() };
+        assert_eq!(other.differences(&one), ["commit b instead of a", "fsync off instead of on"]);
+        let broker = Conditions { rabbitmq: "4.1.0".to_owned(), ..one.clone() };
+        assert_eq!(broker.differences(&one), ["RabbitMQ 4.1.0 instead of 3.10.8"]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The limits that figures are held against: each is a part of the relay's work done alone, by the relay's own adapters.
 
 use std::{
+    collections::HashSet,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -102,6 +103,12 @@ pub(crate) async fn claim_and_acknowledge(
         result.claims.extend(part.claims);
     }
     result.took = begun.elapsed();
+    // The store has compared what each acknowledgement changed with what was asked of it.
+    let distinct: HashSet<_> = result.events.iter().map(|event| event.id).collect();
+    if (distinct.len(), result.events.len()) != (events, events) {
+        let (claimed, distinct) = (result.events.len(), distinct.len());
+        return Err(BenchError::Unsound(format!("limit P claimed {claimed} times {distinct} of {events} events")));
+    }
     Ok(result)
 }
 

@@ -1,11 +1,12 @@
 //! The queue that is published into: reads what arrived, in order.
 
 use std::{
+    collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
-use application_core::outbox::EventId;
+use application_core::outbox::{EventId, OutboxEvent};
 use futures_util::StreamExt;
 use lapin::{
     Channel, Connection, ConnectionProperties, Consumer,
@@ -60,12 +61,25 @@ impl Queue {
         loop {
             let wait = if events.len() < expected { LATE } else { SILENCE };
             match tokio::time::timeout(wait, consumer.next()).await {
-                Ok(Some(delivery)) => events.extend(event_of(&delivery?)),
+                Ok(Some(delivery)) => {
+                    let nameless = || BenchError::Unsound("a message without an event's id arrived".to_owned());
+                    events.push(event_of(&delivery?).ok_or_else(nameless)?);
+                }
                 Ok(None) | Err(_) => break,
             }
         }
         self.close().await;
         Ok(events)
+    }
+
+    /// Reads the queue empty: it must hold each of these events once and nothing else, or whoever published them could
+    /// look fast by losing some. In which order they were confirmed is not asked of a limit.
+    pub(crate) async fn holds_exactly(self, what: &str, events: &[OutboxEvent]) -> Result<(), BenchError> {
+        let arrived = self.read(events.len()).await?;
+        match difference(events.iter().map(|event| event.id), arrived) {
+            None => Ok(()),
+            Some(difference) => Err(BenchError::Unsound(format!("{what} was wrong: {difference}"))),
+        }
     }
 
     /// Reads in a task of its own from now on.
@@ -91,6 +105,28 @@ impl Queue {
     }
 }
 
+/// How what arrived differs from what was published; `None`: each is there once.
+fn difference(
+    published: impl IntoIterator<Item = EventId>,
+    arrived: impl IntoIterator<Item = EventId>,
+) -> Option<String> {
+    let mut counts: HashMap<EventId, i64> = HashMap::new();
+    for event in published {
+        *counts.entry(event).or_default() -= 1;
+    }
+    let mut foreign = 0_i64;
+    for event in arrived {
+        match counts.get_mut(&event) {
+            Some(count) => *count += 1,
+            None => foreign += 1,
+        }
+    }
+    let lost: i64 = counts.values().filter(|count| **count < 0).map(|count| -count).sum();
+    let repeated: i64 = counts.values().filter(|count| **count > 0).sum();
+    (lost + repeated + foreign > 0)
+        .then(|| format!("of its messages {lost} were lost, {repeated} repeated, and {foreign} were of nobody"))
+}
+
 fn event_of(delivery: &Delivery) -> Option<EventId> {
     delivery.properties.message_id().as_ref()?.as_str().parse().ok()
 }
@@ -112,5 +148,34 @@ impl Follower {
         self.queue.close().await;
         self.task.abort();
         std::mem::take(&mut *self.arrivals.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn events(numbers: &[u128]) -> Vec<EventId> {
+        numbers.iter().map(|number| EventId::new(Uuid::from_u128(*number))).collect()
+    }
+
+    #[test]
+    fn what_was_published_is_there_once_in_any_order() {
+        assert_eq!(difference(events(&[1, 2, 3]), events(&[3, 1, 2])), None);
+    }
+
+    #[test]
+    fn a_lost_message_is_not_made_up_for_by_a_repeated_or_a_foreign_one() {
+        for (arrived, told) in [
+            (&[1, 3][..], "1 were lost, 0 repeated, and 0 were of nobody"),
+            (&[1, 1, 3][..], "1 were lost, 1 repeated, and 0 were of nobody"),
+            (&[1, 3, 4][..], "1 were lost, 0 repeated, and 1 were of nobody"),
+            (&[1, 2, 3, 3][..], "0 were lost, 1 repeated, and 0 were of nobody"),
+        ] {
+            let difference = difference(events(&[1, 2, 3]), events(arrived)).unwrap();
+            assert!(difference.ends_with(told), "{difference}");
+        }
     }
 }

@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, fs, path::Path};
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::{
     conditions::Conditions,
@@ -53,6 +54,28 @@ pub struct Outcome {
     pub took: f64,
     /// Why its figures do not count.
     pub failure: Option<String>,
+    /// Under which conditions it ran; none in reports that did not keep them for each benchmark.
+    #[serde(default)]
+    pub conditions: Option<Conditions>,
+    /// What of them differs from those of the report: such figures stand beside the others and not among them.
+    #[serde(default)]
+    pub differs: Vec<String>,
+    /// The names of its targets.
+    #[serde(default)]
+    pub targets: Vec<String>,
+}
+
+/// A statement of a call and the plan that the database had for it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ExplainedStatement {
+    /// The benchmark.
+    pub benchmark: String,
+    /// The call that it was part of, for example `claim`.
+    pub call: String,
+    /// Its text.
+    pub query: String,
+    /// Its plan, as `EXPLAIN (FORMAT JSON)` tells it.
+    pub plan: Value,
 }
 
 /// A target and the figure that is held against it.
@@ -73,7 +96,7 @@ pub struct SummaryLine {
 /// Everything that is known after a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// Under which conditions.
+    /// The conditions that most benchmarks share; each has its own.
     pub conditions: Conditions,
     /// How the benchmarks went, in the order in which they were run.
     pub benchmarks: Vec<Outcome>,
@@ -83,6 +106,9 @@ pub struct Report {
     pub figures: Vec<FigureLine>,
     /// The targets of the benchmarks that were run.
     pub summary: Vec<SummaryLine>,
+    /// Plans that were looked at.
+    #[serde(default)]
+    pub plans: Vec<ExplainedStatement>,
 }
 
 impl Report {
@@ -104,6 +130,12 @@ impl Report {
         Ok(fs::rename(draft, file)?)
     }
 
+    /// Takes in the plans of a benchmark, in place of earlier ones.
+    pub(crate) fn take_in_plans(&mut self, benchmark: &str, plans: Vec<ExplainedStatement>) {
+        self.plans.retain(|earlier| earlier.benchmark != benchmark);
+        self.plans.extend(plans);
+    }
+
     /// Takes in what a benchmark found, in place of what an earlier run of it found.
     pub(crate) fn take_in(&mut self, outcome: Outcome, runs: Vec<Measurement>) {
         self.benchmarks.retain(|earlier| earlier.benchmark != outcome.benchmark);
@@ -111,8 +143,34 @@ impl Report {
         self.benchmarks.push(outcome);
         self.runs.extend(runs);
         self.figures = self.medians();
+        self.compare_conditions();
         let was_run = |name: &str| self.benchmarks.iter().any(|outcome| outcome.benchmark == name);
         self.summary = TARGETS.iter().filter(|target| was_run(target.benchmark)).map(|t| self.hold(t)).collect();
+    }
+
+    /// Finds the conditions that most benchmarks share, and what each has instead.
+    fn compare_conditions(&mut self) {
+        let known: Vec<&Conditions> =
+            self.benchmarks.iter().filter_map(|outcome| outcome.conditions.as_ref()).collect();
+        let alike = |one: &Conditions| known.iter().filter(|other| one.differences(other).is_empty()).count();
+        // Of equals the newest, but one that knows the broker.
+        let shared = known.iter().max_by_key(|one| (alike(one), one.knows_the_broker()));
+        if let Some(shared) = shared.map(|one| (*one).clone()) {
+            self.conditions = shared;
+        }
+        for outcome in &mut self.benchmarks {
+            let unknown = || vec!["commit and conditions were not kept".to_owned()];
+            let differences = |own: &Conditions| own.differences(&self.conditions);
+            outcome.differs = outcome.conditions.as_ref().map_or_else(unknown, differences);
+            let own = TARGETS.iter().filter(|target| target.benchmark == outcome.benchmark);
+            outcome.targets = own.map(|target| target.name.to_owned()).collect();
+        }
+    }
+
+    /// Whether a target's figure was measured under other conditions than most.
+    fn stands_apart(&self, target: &str) -> bool {
+        let has = |outcome: &&Outcome| outcome.targets.iter().any(|name| name == target);
+        self.benchmarks.iter().find(has).is_some_and(|outcome| !outcome.differs.is_empty())
     }
 
     fn hold(&self, target: &crate::targets::Target) -> SummaryLine {
@@ -151,6 +209,9 @@ impl Report {
                 busy_before * 100.0,
                 if *busy_before > BUSY { " (TOO BUSY: measure again)" } else { "" },
             ));
+            if !outcome.differs.is_empty() {
+                lines.push(format!("  OTHER CONDITIONS: {}", outcome.differs.join("; ")));
+            }
             if let Some(failure) = &outcome.failure {
                 lines.push(format!("  FAILED: {failure}"));
             }
@@ -166,7 +227,8 @@ impl Report {
         lines.extend(self.summary.iter().map(|line| {
             let value = line.value.map_or_else(|| "none".to_owned(), readable);
             let holds = if line.holds { "yes" } else { "NO" };
-            format!("{:<60}{value:>10}{:>10}  {:<16}{holds}", line.name, line.target, line.unit)
+            let apart = if self.stands_apart(&line.name) { " (other conditions)" } else { "" };
+            format!("{:<60}{value:>10}{:>10}  {:<16}{holds}{apart}", line.name, line.target, line.unit)
         }));
         lines.join("\n")
     }
@@ -197,7 +259,16 @@ mod tests {
             busy_before: 0.0,
             took: 1.0,
             failure: failure.map(str::to_owned),
+            conditions: Some(Conditions::default()),
+            differs: Vec::new(),
+            targets: Vec::new(),
         }
+    }
+
+    /// As [`outcome`], of a commit.
+    fn of_commit(benchmark: &str, commit: &str) -> Outcome {
+        let conditions = Conditions { commit: commit.to_owned(), ..Conditions::default() };
+        Outcome { conditions: Some(conditions), ..outcome(benchmark, None) }
     }
 
     fn ratio(value: f64) -> Measurement {
@@ -248,6 +319,42 @@ mod tests {
         report.write(&file).unwrap();
         assert_eq!(Report::read(&file).unwrap(), report);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no draft is left");
+    }
+
+    #[test]
+    fn a_benchmark_of_another_commit_is_marked_with_its_targets() {
+        let mut report = Report::default();
+        report.take_in(of_commit("noop", "old"), Vec::new());
+        report.take_in(of_commit("drain", "old"), vec![ratio(0.93)]);
+        report.take_in(of_commit("idle", "new"), Vec::new());
+        assert_eq!(report.conditions.commit, "old", "most are of it");
+        let differing: Vec<_> = report.benchmarks.iter().map(|outcome| outcome.differs.join("; ")).collect();
+        assert_eq!(differing, ["", "", "commit new instead of old"]);
+        let tables = report.tables();
+        let marked: Vec<_> = tables.lines().filter(|line| line.ends_with("(other conditions)")).collect();
+        assert!(!marked.is_empty() && marked.iter().all(|line| line.contains("idle relay")), "{marked:?}");
+
+        report.take_in(of_commit("noop", "new"), Vec::new());
+        assert_eq!(report.conditions.commit, "new");
+        let apart: Vec<_> = report.benchmarks.iter().filter(|outcome| !outcome.differs.is_empty()).collect();
+        assert_eq!(apart.iter().map(|outcome| outcome.benchmark.as_str()).collect::<Vec<_>>(), ["drain"]);
+    }
+
+    #[test]
+    fn a_benchmark_of_a_report_that_kept_no_conditions_is_marked() {
+        let mut report = Report::default();
+        report.take_in(Outcome { conditions: None, ..outcome("drain", None) }, vec![ratio(0.93)]);
+        report.take_in(of_commit("noop", "new"), Vec::new());
+        assert_eq!(report.conditions.commit, "new");
+        assert!(report.tables().contains("OTHER CONDITIONS: commit and conditions were not kept"));
+    }
+
+    #[test]
+    fn a_report_without_conditions_of_its_benchmarks_can_be_read() {
+        let old =
+            r#"{"benchmark": "drain", "begun": "", "load_average": 0, "busy_before": 0, "took": 1, "failure": null}"#;
+        let outcome: Outcome = serde_json::from_str(old).unwrap();
+        assert_eq!((outcome.conditions, outcome.differs), (None, Vec::new()));
     }
 
     #[test]

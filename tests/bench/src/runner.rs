@@ -12,7 +12,7 @@ use crate::{
     conditions::{Conditions, now},
     error::BenchError,
     figures::readable,
-    report::{Measurement, Outcome, Report},
+    report::{ExplainedStatement, Measurement, Outcome, Report},
     resources::{Processors, busy_since, load_average},
     stage::Stage,
 };
@@ -46,9 +46,16 @@ pub(crate) struct Bench<'a> {
     pub(crate) plant: Option<Plant>,
     benchmark: &'static str,
     runs: Vec<Measurement>,
+    plans: Vec<ExplainedStatement>,
 }
 
 impl Bench<'_> {
+    /// Keeps the plan of a statement.
+    pub(crate) fn keep_plan(&mut self, call: &str, query: String, plan: serde_json::Value) {
+        let (benchmark, call) = (self.benchmark.to_owned(), call.to_owned());
+        self.plans.push(ExplainedStatement { benchmark, call, query, plan });
+    }
+
     /// Keeps a figure of one round.
     pub(crate) fn record(&mut self, figure: &str, unit: &str, value: f64) {
         say(&format!("{figure} {} {unit}", readable(value)));
@@ -91,13 +98,14 @@ impl Bench<'_> {
 pub async fn run(servers: &Servers, plan: &Plan) -> Result<Report, BenchError> {
     let chosen = choose(&plan.only)?;
     let stage = Stage::new(servers)?;
-    let mut report = begin(&stage, plan, &chosen).await?;
-    for line in report.conditions.lines() {
+    let (mut report, conditions) = begin(&stage, plan, &chosen).await?;
+    for line in conditions.lines() {
         say(&line);
     }
     for benchmark in chosen {
-        let (outcome, runs) = run_one(&stage, plan, benchmark).await;
-        report.take_in(outcome, runs);
+        let (outcome, bench) = run_one(&stage, plan, &conditions, benchmark).await;
+        report.take_in_plans(benchmark.name, bench.plans);
+        report.take_in(outcome, bench.runs);
         if let Some(file) = &plan.json {
             report.write(file)?;
         }
@@ -114,27 +122,33 @@ fn choose(only: &[String]) -> Result<Vec<&'static Benchmark>, BenchError> {
     Ok(BENCHMARKS.iter().filter(chosen).collect())
 }
 
-async fn begin(stage: &Stage<'_>, plan: &Plan, chosen: &[&Benchmark]) -> Result<Report, BenchError> {
+/// The report that is gone on with, or a new one, and the conditions of what is run now.
+async fn begin(stage: &Stage<'_>, plan: &Plan, chosen: &[&Benchmark]) -> Result<(Report, Conditions), BenchError> {
     let broker = chosen.iter().any(|benchmark| benchmark.needs_broker);
     let amqp_url = if broker { Some(stage.amqp_url().await?) } else { None };
     let conditions = Conditions::of(stage.postgres_url().await?, amqp_url, plan.quick).await?;
     let earlier = plan.json.as_ref().filter(|file| !plan.only.is_empty() && file.exists());
-    let mut report = earlier.map_or_else(|| Ok(Report::default()), |file| Report::read(file))?;
+    let report = earlier.map_or_else(|| Ok(Report::default()), |file| Report::read(file))?;
     if report.conditions.quick != conditions.quick && !report.benchmarks.is_empty() {
         return Err(BenchError::Usage("the file holds a report of the other kind: quick or in earnest".to_owned()));
     }
-    report.conditions = conditions;
-    Ok(report)
+    Ok((report, conditions))
 }
 
-async fn run_one(stage: &Stage<'_>, plan: &Plan, benchmark: &'static Benchmark) -> (Outcome, Vec<Measurement>) {
+async fn run_one<'a>(
+    stage: &'a Stage<'a>,
+    plan: &Plan,
+    conditions: &Conditions,
+    benchmark: &'static Benchmark,
+) -> (Outcome, Bench<'a>) {
     let (begun, load_average) = (now(), load_average());
     let busy_before = busy().await;
     say(&format!("{}: {}", benchmark.name, benchmark.about));
     if busy_before > 0.15 {
         say(&format!("WARNING: others use {:.0} % of the processors", busy_before * 100.0));
     }
-    let mut bench = Bench { stage, quick: plan.quick, plant: plan.plant, benchmark: benchmark.name, runs: Vec::new() };
+    let Plan { quick, plant, .. } = *plan;
+    let mut bench = Bench { stage, quick, plant, benchmark: benchmark.name, runs: Vec::new(), plans: Vec::new() };
     let started = Instant::now();
     let failure = match tokio::time::timeout(benchmark.within, (benchmark.run)(&mut bench)).await {
         Ok(Ok(())) => None,
@@ -145,8 +159,18 @@ async fn run_one(stage: &Stage<'_>, plan: &Plan, benchmark: &'static Benchmark) 
         say(&format!("{} FAILED: {failure}", benchmark.name));
     }
     let took = started.elapsed().as_secs_f64();
-    let benchmark = benchmark.name.to_owned();
-    (Outcome { benchmark, begun, load_average, busy_before, took, failure }, bench.runs)
+    let outcome = Outcome {
+        benchmark: benchmark.name.to_owned(),
+        begun,
+        load_average,
+        busy_before,
+        took,
+        failure,
+        conditions: Some(conditions.clone()),
+        differs: Vec::new(),
+        targets: Vec::new(),
+    };
+    (outcome, bench)
 }
 
 /// The part of all processors that is used while we do nothing.

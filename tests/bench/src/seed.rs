@@ -119,6 +119,28 @@ impl Backlog {
     }
 }
 
+/// Adds as many events as were taken away, ten an aggregate, all of which take turns, to be claimed behind those that wait
+/// already. No statistics are taken: the others are as before.
+pub(crate) async fn refill(connection: &mut PgConnection, events: usize) -> Result<(), BenchError> {
+    let (payload, turn) = (Payload::Bytes(PAYLOAD_BYTES).sql(), (events / 10).max(1));
+    let statements = format!(
+        "BEGIN; SET LOCAL outbox.lanes_are_taken = 'yes'; \
+         WITH fresh AS ( \
+             INSERT INTO outbox_event (id, sequence, aggregate_type, aggregate_id, event_type, payload) \
+             SELECT (lpad(to_hex(1893456000000 + s.n), 12, '0') || '70008' || lpad(to_hex(s.n), 15, '0'))::uuid, s.n, \
+                    '{AGGREGATE_TYPE}', 'f-' || s.first || '-' || (s.i - 1) % {turn}, 'Benched', {payload}::json \
+               FROM (SELECT i, nextval('outbox_event_sequence') AS n, first \
+                       FROM (SELECT last_value AS first FROM outbox_event_sequence OFFSET 0) q, \
+                            generate_series(1, {events}) i OFFSET 0) s \
+             RETURNING lane, sequence) \
+         INSERT INTO outbox_lane (lane, floor, due_at) \
+         SELECT lane, min(sequence), statement_timestamp() - interval '1 min' + min(sequence) * interval '1 us' \
+           FROM fresh GROUP BY lane; \
+         COMMIT"
+    );
+    execute(connection, statements).await
+}
+
 /// Adds history: events that were published long ago, in transactions of at most half a million.
 pub(crate) async fn retain(database_url: &str, events: usize) -> Result<(), BenchError> {
     const AT_ONCE: usize = 500_000;

@@ -132,10 +132,13 @@ fn cpu_of_server(url: &str) -> Option<f64> {
     resources::cpu_seconds(resources::listener(port)?)
 }
 
+/// Connections of a pool unless a benchmark needs more.
+const CONNECTIONS: u32 = 40;
+
 /// Settings as the relay has them, for a database that may be slow at first.
 pub(crate) fn database_settings(url: &str) -> DatabaseSettings {
     let mut settings = DatabaseSettings { url: url.to_owned().into(), ..DatabaseSettings::default() };
-    settings.pool.max_connections = 40;
+    settings.pool.max_connections = CONNECTIONS;
     settings.pool.acquire_timeout = Duration::from_secs(30);
     settings.statement_timeout = Duration::from_mins(1);
     settings
@@ -149,7 +152,14 @@ pub(crate) fn relay_settings(database_url: &str, amqp_url: Option<&str>) -> Sett
 
 /// A pool on the database.
 pub(crate) async fn connect(url: &str) -> Result<Database, BenchError> {
-    Ok(Database::connect(&database_settings(url)).await?)
+    connect_with(url, CONNECTIONS).await
+}
+
+/// As [`connect`], with so many connections at most.
+pub(crate) async fn connect_with(url: &str, connections: u32) -> Result<Database, BenchError> {
+    let mut settings = database_settings(url);
+    settings.pool.max_connections = connections;
+    Ok(Database::connect(&settings).await?)
 }
 
 /// Runs statements whose text is ours.

@@ -13,10 +13,14 @@ use crate::{
     error::BenchError,
     figures::rate,
     runner::Bench,
-    stage::connect,
+    stage::connect_with,
 };
 
-const CLIENTS: [usize; 3] = [1, 4, 16];
+const CLIENTS: [usize; 4] = [1, 4, 16, 64];
+/// From so many clients on it is measured what waking takes (case P43).
+const CROWD: usize = 16;
+/// One for each client, and some for those that wake and listen.
+const CONNECTIONS: u32 = 70;
 
 /// What a client commits again and again.
 #[derive(Debug, Clone, Copy)]
@@ -31,7 +35,7 @@ pub(crate) async fn run(bench: &mut Bench<'_>) -> Result<(), BenchError> {
     let span = bench.time(Duration::from_secs(4), Duration::from_millis(500));
     for _ in 0..bench.rounds() {
         let database = bench.stage.database("append").await?;
-        let pool = connect(database.url()).await?;
+        let pool = connect_with(database.url(), CONNECTIONS).await?;
         // Somebody listens, as a relay in another process would.
         let _listener = ListenWakeup::start(&pool, WakeupSettings::default(), || {});
         let silent = Appender::new(&pool, Arc::new(Nobody));
@@ -44,11 +48,12 @@ pub(crate) async fn run(bench: &mut Bench<'_>) -> Result<(), BenchError> {
             bench.record(&format!("append.event.{clients}"), "commits/s", event);
             bench.record(&format!("append.event_woken.{clients}"), "commits/s", woken);
             bench.record(&format!("append.event_cost.{clients}"), "part", 1.0 - event / business);
-            if clients == 16 {
+            if clients >= CROWD {
                 // Once more the other way round: what came first must not be what is faster.
                 let woken_first = commits(&waking, Work::BusinessRowAndEvent, clients, span).await?;
                 let then = commits(&silent, Work::BusinessRowAndEvent, clients, span).await?;
-                bench.record("append.wakeup.cost", "part", 1.0 - (woken + woken_first) / (event + then));
+                let cost = 1.0 - (woken + woken_first) / (event + then);
+                bench.record(&format!("append.wakeup.cost.{clients}"), "part", cost);
             }
         }
         let singly = commits(&silent, Work::TenEventsSingly, 4, span).await? * 10.0;

@@ -107,6 +107,7 @@ async fn of_confirms(
     confirms(&publisher, events, WINDOW).await?;
     let cpu = own_cpu_since(before);
     publisher.close(Duration::from_secs(5)).await;
+    Queue::open(vhost.url()).await?.holds_exactly("limit B", events).await?;
     bench.record_known("cost.cpu.B", "s per 1,000", cpu.map(|cpu| cpu * 1e3 / number(events.len())));
     Ok(cpu)
 }

@@ -58,7 +58,9 @@ async fn spread(bench: &mut Bench<'_>, case: &str, shape: Shape, events: usize) 
     let Confirmed { rate: confirmed, busy } = confirm_all(bench, &claimed.events, WINDOW).await?;
     bench.record(&figure("B"), "events/s", confirmed);
     bench.record_known(&figure("B.busy"), "of all cores", busy);
-    let bare = bare_confirms(bench.stage.broker().await?.url(), &claimed.events).await?;
+    let vhost = bench.stage.broker().await?;
+    let bare = bare_confirms(vhost.url(), &claimed.events).await?;
+    Queue::open(vhost.url()).await?.holds_exactly("limit B0", &claimed.events).await?;
     bench.record(&figure("B0"), "events/s", rate(claimed.events.len(), bare));
     let marked = mark_all(bench, shape, events).await?;
     bench.record(&figure("P0"), "events/s", marked);
@@ -158,6 +160,7 @@ async fn confirm_all(bench: &Bench<'_>, events: &[OutboxEvent], window: usize) -
     let took = confirms(&publisher, events, window).await?;
     let busy = busy_since(processors);
     publisher.close(Duration::from_secs(5)).await;
+    Queue::open(vhost.url()).await?.holds_exactly(&format!("limit B with a window of {window}"), events).await?;
     Ok(Confirmed { rate: rate(events.len(), took), busy })
 }
 

@@ -1,6 +1,8 @@
 //! `growth`: whether a claim costs the same however much waits, is kept, is gated, or is held open by others.
 
 mod held;
+mod retained;
+mod turns;
 
 use std::{
     sync::Arc,
@@ -11,28 +13,33 @@ use adapter_persistence_postgres::{Database, OutboxStoreAdapter};
 use application_core::ports::OutboxStorePort;
 use sqlx::{Connection, PgConnection};
 
+use self::turns::{Side, compare};
 use crate::{
     error::BenchError,
-    figures::{millis, number, percentile},
+    figures::{millis, percentile},
     limits::{claims, confirmed, request, settle},
     runner::Bench,
-    seed::{Backlog, PAYLOAD_BYTES, Payload, Shape, count, retain},
+    seed::{Backlog, PAYLOAD_BYTES, Payload, Shape, count, refill},
     stage::connect,
     statements::Statements,
 };
 
-/// Claims of a round; each of 500 events.
+/// Claims of a turn; each of 500 events.
 const CLAIMS: usize = 5;
-/// Events that wait while history grows: enough for all rounds.
+/// Turns of a round: 70 claims, and 210 in three rounds.
+const TURNS: usize = 14;
+/// Events that wait where few do. What a turn takes of them is put back behind them.
 const WAITING: usize = 10_000;
+/// What a turn of claims is looked at for.
+const LOOKED: [(&str, &str); 2] = [("claim", "%outbox\\_claim(%"), ("ack", "%outbox\\_acknowledge(%")];
 /// Polls that must be enough to park a thousand lanes: each reads 500 events, eight times, a hundred a lane.
 const PARKING_POLLS: usize = 100;
 /// Empty polls of a round.
 const POLLS: usize = 100;
 
 pub(crate) async fn run(bench: &mut Bench<'_>) -> Result<(), BenchError> {
-    let few = backlog(bench).await?;
-    retained(bench, &few).await?;
+    backlog(bench).await?;
+    retained::run(bench).await?;
     gated(bench).await?;
     for held in [held::Held::Snapshot, held::Held::Writer] {
         held::run(bench, held).await?;
@@ -45,45 +52,64 @@ fn store(database: &Database) -> Arc<dyn OutboxStorePort> {
     Arc::new(OutboxStoreAdapter::new(Arc::new(claims(database)), Duration::from_mins(1)))
 }
 
-/// Claims with 10^4, 10^5 and 10^6 events waiting; returns the times of the least.
-async fn backlog(bench: &mut Bench<'_>) -> Result<Vec<f64>, BenchError> {
-    let mut few = Vec::new();
-    for (name, events) in [
-        ("10_000", WAITING),
-        ("100_000", bench.size(100_000, WAITING)),
-        ("1_000_000", bench.size(1_000_000, 2 * WAITING)),
+/// Claims with 10^5 and 10^6 events waiting, against those with 10^4.
+async fn backlog(bench: &mut Bench<'_>) -> Result<(), BenchError> {
+    for (figure, events) in [
+        ("growth.backlog.100_000", bench.size(100_000, WAITING)),
+        ("growth.backlog.1_000_000", bench.size(1_000_000, 2 * WAITING)),
     ] {
         let database = bench.stage.database("backlog").await?;
-        let pool = connect(database.url()).await?;
         insert(database.url(), events).await?;
-        let times = claim_rounds(bench, &format!("growth.backlog.{name}"), &pool, database.url()).await?;
-        pool.close().await;
-        match name {
-            "10_000" => few = times,
-            "1_000_000" => record_ratios(bench, "growth.backlog.time_ratio", &times, &few),
-            _ => {}
-        }
+        let mut case = Waiting::open(database.url()).await?;
+        compare_claims(bench, figure, &mut case).await?;
+        case.close().await;
     }
-    Ok(few)
+    Ok(())
 }
 
-/// Claims of 10^4 events behind 10^6 and 5*10^6 published ones.
-async fn retained(bench: &mut Bench<'_>, without: &[f64]) -> Result<(), BenchError> {
-    let database = bench.stage.database("retained").await?;
-    let pool = connect(database.url()).await?;
-    let (some, all) = (bench.size(1_000_000, 20_000), bench.size(5_000_000, 40_000));
-    retain(database.url(), some).await?;
-    insert(database.url(), WAITING).await?;
-    claim_rounds(bench, "growth.retained.1_000_000", &pool, database.url()).await?;
-    retain(database.url(), all - some).await?;
-    insert(database.url(), WAITING).await?;
-    let times = claim_rounds(bench, "growth.retained.5_000_000", &pool, database.url()).await?;
-    record_ratios(bench, "growth.retained.time_ratio", &times, without);
-    empty_outbox(&pool).await?;
-    let empty = polls(&pool, POLLS).await?;
-    bench.record("growth.retained.poll", "ms", empty);
-    pool.close().await;
+/// Claims of this database in turn with those of a fresh one in which 10^4 events wait.
+async fn compare_claims(bench: &mut Bench<'_>, figure: &str, case: &mut Waiting) -> Result<(), BenchError> {
+    let fresh = bench.stage.database("few").await?;
+    insert(fresh.url(), WAITING).await?;
+    let mut base = Waiting::open(fresh.url()).await?;
+    let turns = bench.size(TURNS, 2);
+    compare(bench, figure, turns, &LOOKED, (&mut base, case)).await?;
+    base.close().await;
     Ok(())
+}
+
+/// A database whose waiting events are claimed, acknowledged and replaced.
+struct Waiting {
+    pool: Database,
+    store: Arc<dyn OutboxStorePort>,
+    statements: Statements,
+    refills: PgConnection,
+}
+
+impl Waiting {
+    async fn open(database_url: &str) -> Result<Self, BenchError> {
+        let pool = connect(database_url).await?;
+        let (store, statements) = (store(&pool), Statements::of(database_url).await?);
+        Ok(Self { pool, store, statements, refills: PgConnection::connect(database_url).await? })
+    }
+
+    async fn close(self) {
+        self.pool.close().await;
+    }
+}
+
+impl Side for Waiting {
+    async fn work(&mut self) -> Result<(usize, Duration), BenchError> {
+        claim_some(&*self.store, CLAIMS).await
+    }
+
+    async fn restore(&mut self, events: usize) -> Result<(), BenchError> {
+        refill(&mut self.refills, events).await
+    }
+
+    fn statements(&mut self) -> &mut Statements {
+        &mut self.statements
+    }
 }
 
 /// Empty polls with 500,000 events behind 1,000 DEAD heads, in turn with those of an empty table.
@@ -125,38 +151,6 @@ async fn insert(database_url: &str, events: usize) -> Result<(), BenchError> {
     backlog.commit().await.map(drop)
 }
 
-/// Rounds of claims with what they cost an event; returns the claims' times in microseconds an event.
-async fn claim_rounds(
-    bench: &mut Bench<'_>,
-    figure: &str,
-    pool: &Database,
-    database_url: &str,
-) -> Result<Vec<f64>, BenchError> {
-    let store = store(pool);
-    let mut statements = Statements::of(database_url).await?;
-    claim_some(&*store, 2).await?;
-    let mut times = Vec::new();
-    for _ in 0..bench.rounds() {
-        statements.reset().await?;
-        let begun = Instant::now();
-        let (events, claiming) = claim_some(&*store, CLAIMS).await?;
-        bench.record(&format!("{figure}.claim_and_ack"), "us an event", millis(begun.elapsed()) * 1e3 / number(events));
-        let of_client = millis(claiming) * 1e3 / number(events);
-        let claim = statements.usage("%outbox\\_claim(%").await?;
-        let time = claim.map_or(of_client, |used| used.millis * 1e3 / number(events));
-        bench.record(&format!("{figure}.claim"), "us an event", time);
-        times.push(time);
-        for (name, pattern) in [("claim", "%outbox\\_claim(%"), ("ack", "%outbox\\_acknowledge(%")] {
-            let used = statements.usage(pattern).await?;
-            let buffers = used.map(|used| used.buffers / number(events));
-            let wal = used.map(|used| used.wal_bytes / number(events));
-            bench.record_known(&format!("{figure}.{name}.buffers"), "pages an event", buffers);
-            bench.record_known(&format!("{figure}.{name}.wal"), "bytes an event", wal);
-        }
-    }
-    Ok(times)
-}
-
 /// Claims and acknowledges so many times; returns the events and the time that the claims took.
 async fn claim_some(store: &dyn OutboxStorePort, claims: usize) -> Result<(usize, Duration), BenchError> {
     let (mut events, mut claiming) = (0, Duration::ZERO);
@@ -172,12 +166,6 @@ async fn claim_some(store: &dyn OutboxStorePort, claims: usize) -> Result<(usize
         settle(store, request.token, &runs.iter().map(confirmed).collect::<Vec<_>>()).await?;
     }
     Ok((events, claiming))
-}
-
-fn record_ratios(bench: &mut Bench<'_>, figure: &str, times: &[f64], base: &[f64]) {
-    for (time, base) in times.iter().zip(base) {
-        bench.record(figure, "ratio", time / base.max(1e-9));
-    }
 }
 
 /// Claims and acknowledges whatever is due.

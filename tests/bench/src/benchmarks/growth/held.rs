@@ -69,11 +69,11 @@ impl Held {
     }
 }
 
-/// Without anything held for a while, then with it for three leases and three minutes, in three parts.
+/// Without anything held for a while, in three parts, then with it for three leases and three minutes, in three parts.
 pub(super) async fn run(bench: &mut Bench<'_>, held: Held) -> Result<(), BenchError> {
     // Three leases are 90 s; three parts of a minute are longer.
     let part = bench.time(Duration::from_mins(1), Duration::from_secs(2));
-    let base = bench.time(Duration::from_secs(30), Duration::from_secs(2));
+    let base = bench.time(Duration::from_secs(15), Duration::from_secs(2));
     let figure = |name: &str| format!("growth.{}.{name}", held.name());
     let database = bench.stage.database("held").await?;
     let pool = connect(database.url()).await?;
@@ -81,11 +81,16 @@ pub(super) async fn run(bench: &mut Bench<'_>, held: Held) -> Result<(), BenchEr
     let load = Load::start(&pool);
     let clock = SystemClock::new();
     // Caches fill and plans settle before anything counts.
-    clock.sleep(base / 3).await;
-    load.take();
     clock.sleep(base).await;
-    let without = load.take();
-    bench.record_known(&figure("p99_before"), "ms", without.p99);
+    let mut without = Vec::new();
+    for _ in 0..bench.rounds() {
+        load.take();
+        clock.sleep(base).await;
+        let times = load.take().times;
+        bench.record_known(&figure("p99_before"), "ms", times.p99());
+        bench.record_known(&figure("found.p99_before"), "ms", times.p99_of(Class::Found));
+        without.push(times);
+    }
     let open = held.open(database.url()).await?;
     for _ in 0..bench.rounds() {
         load.take();
@@ -94,17 +99,81 @@ pub(super) async fn run(bench: &mut Bench<'_>, held: Held) -> Result<(), BenchEr
         bench.record(&figure("appended"), "events/s", number(with.appended) / part.as_secs_f64());
         let least = number(with.published.min(with.appended)) / part.as_secs_f64();
         bench.record(&figure("kept_up"), "ratio", least / ASKED);
-        bench.record_known(&figure("p99"), "ms", with.p99);
-        let ratio = with.p99.zip(without.p99).map(|(with, without)| with / without);
+        bench.record_known(&figure("p99"), "ms", with.times.p99());
+        let ratio = to_median(with.times.p99(), without.iter().map(ClaimTimes::p99));
         bench.record_known(&figure("p99_ratio"), "ratio", ratio);
-        bench.record_known(&figure("overdue.p50"), "ms", with.overdue_p50);
+        let found = |times: &ClaimTimes| times.p99_of(Class::Found);
+        let ratio = to_median(found(&with.times), without.iter().map(found));
+        bench.record_known(&figure("found.p99_ratio"), "ratio", ratio);
+        for (name, class) in [("found", Class::Found), ("empty", Class::Empty), ("overdue", Class::Overdue)] {
+            bench.record(&figure(&format!("{name}.claims")), "claims", number(with.times.of(class).len()));
+            bench.record_known(&figure(&format!("{name}.p99")), "ms", with.times.p99_of(class));
+        }
     }
     let published = load.finish(database.url()).await?;
-    let empty = polls(&pool, POLLS).await?;
-    bench.record(&figure("poll"), "ms", empty);
+    for _ in 0..bench.rounds() {
+        let empty = polls(&pool, POLLS).await?;
+        bench.record(&figure("poll"), "ms", empty);
+    }
     drop(open);
     pool.close().await;
     check(&figure("claims"), database.url(), published).await
+}
+
+/// To the median of those without; they are several, so that one odd stretch decides nothing.
+fn to_median(with: Option<f64>, without: impl Iterator<Item = Option<f64>>) -> Option<f64> {
+    let mut without: Vec<f64> = without.collect::<Option<_>>()?;
+    without.sort_by(f64::total_cmp);
+    Some(with? / percentile(&without, 0.5)?.max(1e-9))
+}
+
+/// What came of a claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Class {
+    Found,
+    Empty,
+    /// A look for overdue lanes, whatever it found.
+    Overdue,
+}
+
+/// Times of claims in milliseconds.
+#[derive(Debug, Default)]
+struct ClaimTimes {
+    found: Vec<f64>,
+    empty: Vec<f64>,
+    overdue: Vec<f64>,
+}
+
+impl ClaimTimes {
+    fn of(&self, class: Class) -> &[f64] {
+        match class {
+            Class::Found => &self.found,
+            Class::Empty => &self.empty,
+            Class::Overdue => &self.overdue,
+        }
+    }
+
+    fn push(&mut self, class: Class, took: f64) {
+        match class {
+            Class::Found => self.found.push(took),
+            Class::Empty => self.empty.push(took),
+            Class::Overdue => self.overdue.push(took),
+        }
+    }
+
+    /// Of all claims, whatever came of them: each takes a relay's time and a connection.
+    fn p99(&self) -> Option<f64> {
+        p99([self.found.as_slice(), &self.empty, &self.overdue].concat())
+    }
+
+    fn p99_of(&self, class: Class) -> Option<f64> {
+        p99(self.of(class).to_vec())
+    }
+}
+
+fn p99(mut times: Vec<f64>) -> Option<f64> {
+    times.sort_by(f64::total_cmp);
+    percentile(&times, 0.99)
 }
 
 /// Appenders and claimers at work.
@@ -119,10 +188,7 @@ struct Shared {
     claiming: AtomicBool,
     appended: AtomicUsize,
     published: AtomicUsize,
-    /// Times of the claims that found something, in milliseconds.
-    claims: Mutex<Vec<f64>>,
-    /// Times of the looks for overdue lanes, in milliseconds.
-    overdue: Mutex<Vec<f64>>,
+    times: Mutex<ClaimTimes>,
     order: Mutex<Vec<EventId>>,
 }
 
@@ -130,8 +196,7 @@ struct Shared {
 struct Part {
     appended: usize,
     published: usize,
-    p99: Option<f64>,
-    overdue_p50: Option<f64>,
+    times: ClaimTimes,
 }
 
 impl Load {
@@ -150,16 +215,10 @@ impl Load {
     }
 
     fn take(&self) -> Part {
-        let sorted = |times: &Mutex<Vec<f64>>| {
-            let mut times = std::mem::take(&mut *times.lock().unwrap_or_else(PoisonError::into_inner));
-            times.sort_by(f64::total_cmp);
-            times
-        };
         Part {
             appended: self.shared.appended.swap(0, Ordering::Relaxed),
             published: self.shared.published.swap(0, Ordering::Relaxed),
-            p99: percentile(&sorted(&self.shared.claims), 0.99),
-            overdue_p50: percentile(&sorted(&self.shared.overdue), 0.5),
+            times: std::mem::take(&mut *self.shared.times.lock().unwrap_or_else(PoisonError::into_inner)),
         }
     }
 
@@ -226,11 +285,12 @@ async fn claim_once(store: &dyn OutboxStorePort, shared: &Shared, scope: ClaimSc
     let begun = Instant::now();
     let runs = store.claim(&request).await?;
     let took = millis(begun.elapsed());
-    match scope {
-        ClaimScope::Due if runs.is_empty() => return Ok(false),
-        ClaimScope::Due => shared.claims.lock().unwrap_or_else(PoisonError::into_inner).push(took),
-        ClaimScope::Overdue => shared.overdue.lock().unwrap_or_else(PoisonError::into_inner).push(took),
-    }
+    let class = match scope {
+        ClaimScope::Due if runs.is_empty() => Class::Empty,
+        ClaimScope::Due => Class::Found,
+        ClaimScope::Overdue => Class::Overdue,
+    };
+    shared.times.lock().unwrap_or_else(PoisonError::into_inner).push(class, took);
     let ids: Vec<_> = runs.iter().flat_map(|run| run.events.iter().map(|event| event.id)).collect();
     let events = ids.len();
     shared.order.lock().unwrap_or_else(PoisonError::into_inner).extend(ids);
@@ -239,4 +299,33 @@ async fn claim_once(store: &dyn OutboxStorePort, shared: &Shared, scope: ClaimSc
         shared.published.fetch_add(events, Ordering::Relaxed);
     }
     Ok(!runs.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_p99_is_that_of_all_claims_empty_and_overdue_ones_included() {
+        let mut times = ClaimTimes::default();
+        for _ in 0..90 {
+            times.push(Class::Found, 1.0);
+        }
+        assert_eq!(times.p99(), Some(1.0));
+        for _ in 0..5 {
+            times.push(Class::Empty, 50.0);
+            times.push(Class::Overdue, 50.0);
+        }
+        assert_eq!(times.p99(), Some(50.0));
+        assert_eq!(times.p99_of(Class::Found), Some(1.0));
+        assert_eq!(times.p99_of(Class::Empty), Some(50.0));
+        assert_eq!(ClaimTimes::default().p99(), None);
+    }
+
+    #[test]
+    fn a_ratio_is_to_the_median_of_the_stretches_before() {
+        assert_eq!(to_median(Some(6.0), [Some(2.0), Some(90.0), Some(3.0)].into_iter()), Some(2.0));
+        assert_eq!(to_median(Some(6.0), [Some(2.0), None].into_iter()), None);
+        assert_eq!(to_median(None, [Some(2.0)].into_iter()), None);
+    }
 }
