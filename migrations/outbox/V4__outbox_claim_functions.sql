@@ -108,7 +108,9 @@ END $$;
 -- While it finds something, the look at the whole index of due lanes is left to outbox_claim_overdue, which relays call
 -- beside it several times a second, so that an old snapshot makes few calls slow and not one in a few of these.
 -- Returns no row when nothing can be sent. Lanes found to be parked, waiting or empty are put in order on the way, a few
--- rounds of them in one call, so that a crowd of them cannot hide those behind.
+-- rounds of them in one call, so that a crowd of them cannot hide those behind. A round after one that found nothing to
+-- send reads heads alone: behind a head that stays there may be thousands of events, and p_events of them would be room
+-- for few lanes. If such a round finds something, the next call takes whole runs again.
 CREATE FUNCTION outbox_claim(
     p_token uuid, p_holder text, p_lease interval, p_lanes int, p_run int, p_events int, p_bytes bigint)
 RETURNS TABLE (
@@ -121,6 +123,7 @@ AS $$
 DECLARE
     v_due_from timestamptz := outbox_due_from('2 s');
     v_known_from timestamptz;
+    v_run int := p_run;
     v_rows tid[];
     v_lanes bigint[];
     v_floors bigint[];
@@ -141,11 +144,13 @@ BEGIN
             v_known_from := v_due_from;
             v_due_from := outbox_due_from();
             EXIT WHEN v_due_from >= v_known_from;
+            v_run := p_run;  -- what comes now is no part of the crowd
             CONTINUE;
         END IF;
         RETURN QUERY SELECT * FROM outbox_lease_lanes(
-            p_token, p_holder, p_lease, v_rows, v_lanes, v_floors, v_expiries, p_run, p_events, p_bytes);
+            p_token, p_holder, p_lease, v_rows, v_lanes, v_floors, v_expiries, v_run, p_events, p_bytes);
         EXIT WHEN FOUND;
+        v_run := 1;
     END LOOP;
 END $$;
 

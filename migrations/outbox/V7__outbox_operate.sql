@@ -60,16 +60,21 @@ BEGIN
     END LOOP;
 END $$;
 
--- DEAD (resolved or not) -> PENDING, with its attempts to come again.
-CREATE FUNCTION outbox_requeue(p_events uuid[], p_operator text, p_reason text DEFAULT NULL) RETURNS SETOF uuid
+-- DEAD -> PENDING, with its attempts to come again. p_resolved: also what was discarded or skipped, as whoever names an
+-- event may want. Whoever took a list of what is unresolved does not: an event that was resolved since is left alone, which
+-- only the look under the lane's lock can tell.
+CREATE FUNCTION outbox_requeue(
+    p_events uuid[], p_operator text, p_reason text DEFAULT NULL, p_resolved boolean DEFAULT true) RETURNS SETOF uuid
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
-    v_events uuid[] := ARRAY(SELECT e.id FROM outbox_event e WHERE e.id = ANY (p_events) AND e.status = 'DEAD');
+    v_events uuid[] := ARRAY(
+        SELECT e.id FROM outbox_event e
+         WHERE e.id = ANY (p_events) AND e.status = 'DEAD' AND (p_resolved OR e.resolved_at IS NULL));
 BEGIN
     PERFORM outbox_open_lanes(v_events);
     WITH changed AS (
         UPDATE outbox_event e SET status = 'PENDING', attempts = 0, next_attempt_at = NULL, resolved_at = NULL, resolution = NULL
-         WHERE e.id = ANY (v_events) AND e.status = 'DEAD' RETURNING e.id
+         WHERE e.id = ANY (v_events) AND e.status = 'DEAD' AND (p_resolved OR e.resolved_at IS NULL) RETURNING e.id
     ) SELECT ARRAY(SELECT c.id FROM changed c) INTO v_events;
     PERFORM outbox_record(p_operator, p_reason, 'requeue', cardinality(v_events), v_events);
     RETURN QUERY SELECT unnest(v_events);

@@ -11,11 +11,17 @@ DECLARE
     c_longest CONSTANT int := 63 - octet_length('appender');
     v_prefix CONSTANT text := coalesce(nullif(current_setting('outbox.role_prefix', true), ''), 'outbox_');
     v_owner CONSTANT text := v_prefix || 'owner';
+    v_schema CONSTANT oid := (SELECT n.oid FROM pg_namespace n WHERE n.nspname = current_schema());
     v_role text;
     v_object record;
 BEGIN
     IF octet_length(v_prefix) > c_longest THEN
         RAISE EXCEPTION 'outbox.role_prefix has % bytes, at most % are possible', octet_length(v_prefix), c_longest
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    -- It is quoted wherever it stands; a name that needs quotes is a mistake, or somebody's attempt.
+    IF v_prefix !~ '^[a-z_][a-z0-9_]*$' THEN
+        RAISE EXCEPTION 'outbox.role_prefix must be lower-case letters, digits and underscores, it is %', v_prefix
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
     FOREACH v_role IN ARRAY ARRAY['owner', 'appender', 'relay', 'consumer', 'operator', 'reader'] LOOP
@@ -40,7 +46,7 @@ BEGIN
     -- What was migrated before, by somebody else: the functions of operators run with the rights of their owner.
     FOR v_object IN
         SELECT format('TABLE %s', c.oid::regclass) AS name FROM pg_class c
-         WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind IN ('r', 'p', 'v', 'S')
+         WHERE c.relnamespace = v_schema AND c.relkind IN ('r', 'p', 'v', 'S')
            AND (starts_with(c.relname, 'outbox_') OR c.relname = 'app_schema_history')
            AND c.relowner <> v_owner::regrole
            -- The sequence of an identity column goes with its table.
@@ -48,10 +54,10 @@ BEGIN
                             WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype IN ('a', 'i') AND c.relkind = 'S')
          UNION ALL
         SELECT format('FUNCTION %s', p.oid::regprocedure) FROM pg_proc p
-         WHERE p.pronamespace = current_schema()::regnamespace AND starts_with(p.proname, 'outbox_') AND p.proowner <> v_owner::regrole
+         WHERE p.pronamespace = v_schema AND starts_with(p.proname, 'outbox_') AND p.proowner <> v_owner::regrole
          UNION ALL
         SELECT format('TYPE %s', t.oid::regtype) FROM pg_type t LEFT JOIN pg_class c ON c.oid = t.typrelid
-         WHERE t.typnamespace = current_schema()::regnamespace AND starts_with(t.typname, 'outbox_') AND t.typowner <> v_owner::regrole
+         WHERE t.typnamespace = v_schema AND starts_with(t.typname, 'outbox_') AND t.typowner <> v_owner::regrole
            AND (t.typtype = 'd' OR c.relkind = 'c')
     LOOP
         EXECUTE format('ALTER %s OWNER TO %I', v_object.name, v_owner);

@@ -60,9 +60,9 @@ async fn append_published(sql: &mut Sql, events: u32) {
     .await;
 }
 
-/// Leaves no dead rows behind of what was put together, and counts what there is.
+/// Leaves no dead rows behind of what was put together, also where they are few, and counts what there is.
 async fn tidy_up(sql: &mut Sql) {
-    sql.execute("VACUUM (ANALYZE) outbox_event, outbox_lane").await;
+    sql.execute("VACUUM (ANALYZE, INDEX_CLEANUP ON) outbox_event, outbox_lane").await;
 }
 
 /// Pages that one claim touches, and the events that it hands out; the claim is undone.
@@ -123,6 +123,56 @@ async fn ten_due_events_behind_ten_thousand_dead_and_ten_thousand_waiting_ones_c
     }
     // The indexes of twenty thousand rows are a level deeper than those of ten.
     assert!(pages[1] < pages[0] * 3, "{} pages where ten events alone take {}", pages[1], pages[0]);
+}
+
+/// Case P41: what waits behind a head that stays is not read to park its lane.
+#[tokio::test]
+async fn due_lanes_with_a_dead_head_are_parked_by_the_hundred_and_what_waits_behind_them_is_not_read() {
+    const BLOCKED: u32 = 1_000;
+    // At most so many lanes in a round, of which a claim has eight; the first one reads whole runs.
+    const POLL: &str =
+        "SELECT count(*) FROM outbox_claim(gen_random_uuid(), 'relay', interval '1 min', 50, 100, 500, 1000000)";
+    const MOST_READ: i64 = 500 + 7 * 50;
+    let postgres = Postgres::fresh().await;
+    let mut sql = postgres.sql().await;
+    append_blocked(&mut sql, BLOCKED, 100 * BLOCKED).await;
+    sql.execute("UPDATE outbox_lane SET due_at = statement_timestamp() - interval '1 min'").await;
+    append(&mut sql, "a", 1, 1).await;
+    tidy_up(&mut sql).await;
+    let before = open_events_read(&mut sql).await;
+    let mut polls = 1;
+    while sql.one::<i64>(POLL).await == 0 {
+        polls += 1;
+        assert!(polls <= 3, "the one event that can be sent stands behind {BLOCKED} lanes that cannot");
+    }
+    let parked = "SELECT count(*) FROM outbox_lane WHERE token IS NULL AND due_at IS NULL";
+    assert_eq!(sql.one::<i64>(parked).await, i64::from(BLOCKED));
+    let read = open_events_read(&mut sql).await - before;
+    assert!(read <= polls * MOST_READ, "{read} events in {polls} polls");
+    assert_eq!(sql.one::<i64>("SELECT count(*) FROM outbox_doctor").await, 0);
+}
+
+/// A round that follows one which only parked takes heads; the next claim does not.
+#[tokio::test]
+async fn a_claim_takes_whole_runs_again_after_a_crowd_of_parked_lanes() {
+    const POLL: &str =
+        "SELECT count(*) FROM outbox_claim(gen_random_uuid(), 'relay', interval '1 min', 1, 10, 100, 1000000)";
+    let postgres = Postgres::fresh().await;
+    let mut sql = postgres.sql().await;
+    append_blocked(&mut sql, 10, 20).await;
+    sql.execute("UPDATE outbox_lane SET due_at = statement_timestamp() - interval '1 min'").await;
+    append(&mut sql, "a", 2, 20).await;
+    let mut taken = Vec::new();
+    for _ in 0..3 {
+        taken.push(sql.one::<i64>(POLL).await);
+    }
+    assert_eq!(taken, [0, 1, 10], "eight lanes are parked, then two and a head is taken, then all of the other");
+}
+
+/// Entries read of the index of open events, by this connection as well.
+async fn open_events_read(sql: &mut Sql) -> i64 {
+    sql.execute("SELECT pg_stat_force_next_flush()").await;
+    sql.one("SELECT idx_tup_read FROM pg_stat_user_indexes WHERE indexrelname = 'outbox_event_open'").await
 }
 
 /// How much the cleaner deletes in a batch that begins here, and where the next one begins.
@@ -197,11 +247,12 @@ async fn a_claim_of_one_aggregate_follows_its_run_however_long_the_aggregate_is(
     assert!(pages[1] < pages[0] * 2, "{} pages where a short aggregate takes {}", pages[1], pages[0]);
 }
 
+/// Case P42.
 #[tokio::test]
 async fn reaping_cleaning_and_counting_read_no_table_through() {
     let postgres = Postgres::fresh().await;
     let mut sql = postgres.sql().await;
-    append(&mut sql, "a", LANES, 20_000).await;
+    append(&mut sql, "a", LANES, 100_000).await;
     sql.execute(
         "UPDATE outbox_event SET status = 'PUBLISHED', published_at = statement_timestamp() - interval '1 h' WHERE sequence % 2 = 0; \
          ANALYZE outbox_event; ANALYZE outbox_lane",

@@ -19,6 +19,7 @@ mod outbox_row_lifecycle_contract;
 mod outbox_status_registry_contract;
 mod outbox_store_adapter;
 mod payload_fidelity;
+mod plans;
 mod postgres;
 mod random;
 mod refusals;

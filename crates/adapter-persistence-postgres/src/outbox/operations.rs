@@ -74,9 +74,13 @@ impl OutboxOperationsPort for OutboxEventRepository {
             EventAction::Discard => "outbox_discard",
             EventAction::Replay => "outbox_replay",
         };
-        let rows = run(&self.database, &attributed(Arguments::new().uuids(&ids), by).call(function, "*")).await?;
-        let changed: Result<Vec<_>, _> = rows.iter().map(|row| row.try_get(0).map(EventId::new)).collect();
-        changed.map_err(|error| self.unreadable(&error))
+        self.acted(function, attributed(Arguments::new().uuids(&ids), by)).await
+    }
+
+    async fn requeue_unresolved(&self, events: &[EventId], by: &Attribution) -> Result<Vec<EventId>, StoreError> {
+        let ids: Vec<_> = events.iter().map(EventId::as_uuid).collect();
+        let resolved_too = false;
+        self.acted("outbox_requeue", attributed(Arguments::new().uuids(&ids), by).boolean(resolved_too)).await
     }
 }
 
@@ -103,6 +107,13 @@ impl OutboxEventRepository {
             Ok(LaneProblem { problem: row.try_get(0)?, lane: row.try_get(1)?, head: row.try_get(2)? })
         };
         rows.iter().map(read).collect::<Result<_, _>>().map_err(|error| self.unreadable(&error))
+    }
+
+    /// The events that a function of operators changed.
+    async fn acted(&self, function: &'static str, arguments: Arguments) -> Result<Vec<EventId>, StoreError> {
+        let rows = run(&self.database, &arguments.call(function, "*")).await?;
+        let changed: Result<Vec<_>, _> = rows.iter().map(|row| row.try_get(0).map(EventId::new)).collect();
+        changed.map_err(|error| self.unreadable(&error))
     }
 
     pub(super) async fn begin(&self) -> Result<PgTransaction, StoreError> {

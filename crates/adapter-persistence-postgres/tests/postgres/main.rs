@@ -15,6 +15,7 @@ mod migrate;
 mod operate;
 mod readiness;
 mod roles;
+mod search_path;
 mod settle;
 mod side_by_side;
 mod support;

@@ -46,6 +46,30 @@ async fn a_requeued_dead_head_is_sent_again_and_the_rest_follows_in_order() {
     fixture.assert_lanes_are_sound().await;
 }
 
+/// Case O9: one operator discards what another one, who took a list of it, requeues.
+#[tokio::test]
+async fn a_requeue_that_was_taken_from_a_list_does_not_revive_what_is_discarded_beside_it() {
+    let fixture = Fixture::new("revive").await;
+    let appended = events("a", 2);
+    fixture.append(&appended).await;
+    let head = kill_head(&fixture).await;
+    let mut other = fixture.sql().await;
+    other.execute(&format!("BEGIN; SELECT outbox_discard('{{{head}}}', 'another')")).await;
+    let operations = fixture.events.clone();
+    let requeue = tokio::spawn(async move { operations.requeue_unresolved(&[head], &tester()).await });
+    let waits = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() \
+         AND wait_event_type = 'Lock' AND query LIKE '%outbox_requeue%')";
+    fixture.sql().await.wait_for("the requeue waits for the lane", waits).await;
+    other.execute("COMMIT").await;
+    assert_eq!(requeue.await.expect("ended").expect("asked"), []);
+    let state = fixture.events.find(head).await.expect("read").expect("found");
+    assert_eq!((state.status, state.resolution.as_deref()), (OutboxEventStatus::Dead, Some("discarded")));
+    assert_eq!(publish_all(&fixture).await, [appended[1].id()]);
+    assert!(fixture.events.requeue(head).await.expect("asked"), "by its name it is revived");
+    assert_eq!(publish_all(&fixture).await, [head]);
+    fixture.assert_lanes_are_sound().await;
+}
+
 #[tokio::test]
 async fn a_discarded_dead_head_lets_its_aggregate_go_on() {
     let fixture = Fixture::new("discard").await;
@@ -332,12 +356,16 @@ async fn reads(fixture: &Fixture, database: &Database) -> (i64, i64) {
 /// Case P42.
 #[tokio::test]
 async fn lists_of_troubled_and_leased_events_read_no_table_from_end_to_end() {
-    const EVENTS: i64 = 20_000;
+    const EVENTS: i64 = 100_000;
     let fixture = Fixture::new("plans").await;
     let mut sql = fixture.sql().await;
     sql.execute(&format!(
-        "INSERT INTO outbox_event (id, aggregate_type, aggregate_id, event_type, payload) \
-         SELECT gen_random_uuid(), 'order', (n % 500)::text, 'Many', '1' FROM generate_series(1, {EVENTS}) n",
+        "SET LOCAL outbox.lanes_are_taken = 'yes'; \
+         INSERT INTO outbox_event (id, sequence, aggregate_type, aggregate_id, event_type, payload) \
+         SELECT gen_random_uuid(), nextval('outbox_event_sequence'), 'order', (n % 500)::text, 'Many', '1' \
+           FROM generate_series(1, {EVENTS}) n; \
+         INSERT INTO outbox_lane (lane, floor, due_at) \
+         SELECT e.lane, min(e.sequence), statement_timestamp() FROM outbox_event e GROUP BY e.lane",
     ))
     .await;
     // Three aggregates are blocked.

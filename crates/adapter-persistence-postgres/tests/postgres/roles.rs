@@ -33,6 +33,7 @@ use test_support::operate::{OperateOne, tester};
 
 use super::{
     operate::{kill_head, publish_all},
+    search_path::{IN_FRONT, plant_hostile_schema, rows_of_the_hostile_schema},
     support::{
         Claim, Fixture, Sql, confirmed, empty, event, event_of, fresh_id, ids, migrate_all, request, settings_for,
         wait_until,
@@ -519,6 +520,32 @@ async fn an_operator_cannot_put_a_table_of_its_own_in_the_place_of_the_audit() {
 }
 
 #[tokio::test]
+async fn an_operator_cannot_change_what_runs_with_the_owners_rights_by_a_schema_in_front_of_the_others() {
+    let world = World::new("front").await;
+    let fixture = &world.fixture;
+    fixture.append(&[event("a"), event("a")]).await;
+    let dead = kill_head(fixture).await;
+    let mut admin = fixture.sql().await;
+    plant_hostile_schema(&mut admin).await;
+    let mut operator = world.login("operator").await.sql().await;
+    operator.execute(IN_FRONT).await;
+    for call in [
+        format!("SELECT public.outbox_requeue('{{{dead}}}', 'tester')"),
+        "SELECT public.outbox_pause('', 'tester')".to_owned(),
+        "SELECT public.outbox_resume('', 'tester')".to_owned(),
+        "SELECT public.outbox_repair_lanes('tester')".to_owned(),
+    ] {
+        operator.execute(&call).await;
+    }
+    assert_eq!(fixture.status(dead).await, "PENDING");
+    let audit = fixture.events.audit(None, 10).await.expect("read");
+    let actions: Vec<_> = audit.iter().rev().map(|entry| entry.action.as_str()).collect();
+    assert_eq!(actions, ["requeue", "pause", "resume", "repair"]);
+    assert_eq!(rows_of_the_hostile_schema(&mut admin).await, 0);
+    fixture.assert_lanes_are_sound().await;
+}
+
+#[tokio::test]
 async fn a_member_of_any_role_finds_out_that_it_is_ready() {
     let world = World::new("ready").await;
     for role in GROUPS {
@@ -600,6 +627,21 @@ async fn rights_are_not_given_where_the_functions_of_operators_would_run_as_a_su
     choose_prefix(&mut sql, fixture.name()).await;
     let error = sql.try_execute(GRANTS).await.expect_err("refused");
     assert!(error.to_string().contains("belongs to a superuser"), "{error}");
+}
+
+#[tokio::test]
+async fn a_prefix_that_would_need_quotes_is_refused() {
+    let fixture = Fixture::new("quotes").await;
+    let mut sql = fixture.sql().await;
+    let roles = "SELECT count(*) FROM pg_roles WHERE strpos(rolname, 'x\"') > 0 OR rolname LIKE 'Upper%'";
+    for prefix in ["x\"; DROP TABLE outbox_event; --", "x'); DROP TABLE outbox_event; --", "Upper_", "1_", "a b"] {
+        sql.execute(&format!("SET outbox.role_prefix = '{}'", prefix.replace('\'', "''"))).await;
+        let error = sql.try_execute(ROLES).await.expect_err(prefix);
+        let said = format!("outbox.role_prefix must be lower-case letters, digits and underscores, it is {prefix}");
+        assert!(error.to_string().contains(&said), "{error}");
+        assert_eq!(sql.one::<i64>(roles).await, 0);
+        assert_eq!(sql.one::<i64>("SELECT count(*) FROM outbox_event").await, 0, "the table is there");
+    }
 }
 
 #[tokio::test]

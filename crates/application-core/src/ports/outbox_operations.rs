@@ -149,4 +149,14 @@ pub trait OutboxOperationsPort: Send + Sync {
     /// # Errors
     /// [`StoreError`]; then nothing was changed, unless the answer got lost.
     async fn act(&self, action: EventAction, events: &[EventId], by: &Attribution) -> Result<Vec<EventId>, StoreError>;
+
+    /// Requeues those of the events that are DEAD and were neither skipped nor discarded, and returns these; otherwise as
+    /// [`act`](Self::act).
+    ///
+    /// Whether an event is resolved MUST be looked at where nobody can resolve it any more before the change: the caller
+    /// took the events from a list, and another operator may have discarded them since.
+    ///
+    /// # Errors
+    /// [`StoreError`]; then nothing was changed, unless the answer got lost.
+    async fn requeue_unresolved(&self, events: &[EventId], by: &Attribution) -> Result<Vec<EventId>, StoreError>;
 }

@@ -102,7 +102,8 @@ impl OperateOutboxUseCase {
     /// # Errors
     /// [`OperateError`]; [`OperateError::HistoryNotKept`] for a replay where published events are deleted.
     pub async fn act(&self, action: EventAction, id: EventId, by: &Attribution) -> Result<(), OperateError> {
-        if self.act_on_batch(action, &[id], by).await? == 1 {
+        let changed = self.ports.operations.act(action, &[id], by).await?;
+        if self.told(action, &changed, by) == 1 {
             return Ok(());
         }
         let deleted = action == EventAction::Replay && self.on_publish == OnPublish::Delete;
@@ -120,7 +121,8 @@ impl OperateOutboxUseCase {
 
     /// Does it to all that are meant, in batches of one transaction each, and begins no further batch once told to stop.
     /// Events that are not in the status that the action starts from are left alone, so a repetition goes on where an
-    /// interrupted call ended. By filter, a requeue leaves resolved events alone: they were given up on purpose.
+    /// interrupted call ended. By filter, a requeue leaves resolved events alone, those included that are resolved while it
+    /// runs: they were given up on purpose.
     ///
     /// # Errors
     /// [`OperateError`]; the batches before are done.
@@ -137,7 +139,13 @@ impl OperateOutboxUseCase {
         while !stop.is_set() {
             let Some(ids) = pages.next(self.ports.operations.as_ref()).await? else { return Ok(report) };
             if !ids.is_empty() {
-                report.events += self.act_on_batch(action, &ids, by).await?;
+                let changed = match (action, which) {
+                    (EventAction::Requeue, Selection::Matching(_)) => {
+                        self.ports.operations.requeue_unresolved(&ids, by).await?
+                    }
+                    _ => self.ports.operations.act(action, &ids, by).await?,
+                };
+                report.events += self.told(action, &changed, by);
             }
         }
         Ok(ManyReport { interrupted: !pages.is_over(), next: pages.after(), ..report })
@@ -298,14 +306,14 @@ impl OperateOutboxUseCase {
         Ok(self.ports.holders.leaders().await?)
     }
 
-    async fn act_on_batch(&self, action: EventAction, ids: &[EventId], by: &Attribution) -> Result<u64, OperateError> {
-        let changed = self.ports.operations.act(action, ids, by).await?;
+    /// Tells the log and the relay of what was changed, and counts it.
+    fn told(&self, action: EventAction, changed: &[EventId], by: &Attribution) -> u64 {
         if let Some(first) = changed.first() {
             let operator = by.operator.as_str();
             tracing::info!(%action, operator, events = changed.len(), first = %first, "an operator acted on events");
             self.ports.wakeup.wake();
         }
-        Ok(wide(changed.len()))
+        wide(changed.len())
     }
 
     async fn count_startable(&self, action: EventAction, ids: &[EventId]) -> Result<u64, OperateError> {
@@ -520,7 +528,7 @@ mod tests {
         let found = operate(one_in_five()).list(&EventFilter { limit: 1, ..EventFilter::default() }).await.unwrap();
         assert_eq!(found, [dead(4)]);
         let mut operations = one_in_five();
-        operations.expect_act().times(1).returning(|_, ids, _| Ok(ids.to_vec()));
+        operations.expect_requeue_unresolved().times(1).returning(|ids, _| Ok(ids.to_vec()));
         let (which, stop) = (Selection::Matching(EventFilter::default()), StopSignal::new());
         let requeued = operate(operations).act_on_many(EventAction::Requeue, &which, 2, &somebody(), &stop).await;
         assert_eq!(requeued.unwrap(), ManyReport { events: 1, ..ManyReport::default() });
@@ -545,7 +553,7 @@ mod tests {
         let stop = StopSignal::new();
         let mut operations = five_dead();
         let told = stop.clone();
-        operations.expect_act().times(1).returning(move |_, ids, _| {
+        operations.expect_requeue_unresolved().times(1).returning(move |ids, _| {
             told.set();
             Ok(ids.to_vec())
         });
@@ -554,10 +562,10 @@ mod tests {
         assert_eq!(first, ManyReport { events: 2, interrupted: true, next: Some(dead(2).id) });
         let mut operations = five_dead();
         operations
-            .expect_act()
-            .withf(|_, ids, _| !ids.contains(&dead(2).id))
+            .expect_requeue_unresolved()
+            .withf(|ids, _| !ids.contains(&dead(2).id))
             .times(2)
-            .returning(|_, ids, _| Ok(ids.to_vec()));
+            .returning(|ids, _| Ok(ids.to_vec()));
         let rest = Selection::Matching(EventFilter { after: first.next, ..EventFilter::default() });
         let stop = StopSignal::new();
         let second = operate(operations).act_on_many(EventAction::Requeue, &rest, 2, &somebody(), &stop).await.unwrap();
@@ -579,6 +587,24 @@ mod tests {
         let report =
             operate(operations).act_on_many(EventAction::Discard, &which, 2, &somebody(), &stop).await.unwrap();
         assert_eq!(report, ManyReport { events: 4, interrupted: true, next: Some(dead(4).id) });
+    }
+
+    /// The store alone can tell what was resolved since the list was taken.
+    #[tokio::test]
+    async fn a_requeue_by_filter_asks_for_what_is_unresolved_and_one_of_named_events_does_not() {
+        let (by, stop) = (somebody(), StopSignal::new());
+        let mut operations = five_dead();
+        operations.expect_requeue_unresolved().times(1).returning(|ids, _| Ok(ids.iter().copied().skip(1).collect()));
+        operations.expect_act().never();
+        let found = Selection::Matching(EventFilter::default());
+        let report = operate(operations).act_on_many(EventAction::Requeue, &found, 5, &by, &stop).await.unwrap();
+        assert_eq!(report, ManyReport { events: 4, ..ManyReport::default() }, "the first was discarded meanwhile");
+        let mut operations = MockOutboxOperationsPort::new();
+        operations.expect_act().times(1).returning(|_, ids, _| Ok(ids.to_vec()));
+        operations.expect_requeue_unresolved().never();
+        let named = Selection::Events(vec![dead(1).id]);
+        let report = operate(operations).act_on_many(EventAction::Requeue, &named, 5, &by, &stop).await.unwrap();
+        assert_eq!(report.events, 1);
     }
 
     #[tokio::test]

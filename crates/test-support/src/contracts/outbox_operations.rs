@@ -274,6 +274,26 @@ pub async fn a_discarded_event_can_be_requeued<H: OutboxHarness>() {
     assert_eq!(bench.publish_due().await, [[id]]);
 }
 
+pub async fn a_requeue_of_what_is_unresolved_revives_nothing_that_was_resolved<H: OutboxHarness>() {
+    let bench = Bench::<H>::fresh().await;
+    let skipped = bench.appended("a", 1).await[0];
+    bench.kill_due(FailedOutcome::Skip).await;
+    let (discarded, dead) = (bench.appended("b", 1).await[0], bench.appended("c", 1).await[0]);
+    bench.kill_due(FailedOutcome::Block).await;
+    let pending = bench.appended("d", 1).await[0];
+    assert!(discard(&bench, discarded).await);
+    let before = [bench.state(skipped).await, bench.state(discarded).await];
+    let listed = [skipped, discarded, dead, pending];
+    let operations = bench.harness.operations();
+    assert_eq!(operations.requeue_unresolved(&listed, &tester()).await.unwrap(), [dead]);
+    assert_eq!([bench.state(skipped).await, bench.state(discarded).await], before);
+    let newest = bench.harness.audit().audit(None, 1).await.unwrap();
+    assert_eq!((newest[0].action.as_str(), newest[0].events.as_slice()), ("requeue", &[dead][..]));
+    assert_eq!(operations.requeue_unresolved(&listed, &tester()).await.unwrap(), []);
+    assert_eq!(bench.harness.audit().audit(None, 10).await.unwrap().len(), 2, "what changed nothing is not recorded");
+    assert!(requeue(&bench, discarded).await, "by its name it is revived");
+}
+
 pub async fn a_dead_event_behind_a_leased_run_is_discarded_and_what_follows_flows<H: OutboxHarness>() {
     let bench = Bench::<H>::fresh().await;
     let ids = bench.appended("a", 3).await;

@@ -214,6 +214,7 @@ macro_rules! outbox_operations_contract {
                 a_discarded_head_lets_the_rest_flow_and_stays_dead,
                 a_lane_whose_last_event_is_discarded_takes_new_ones,
                 a_discarded_event_can_be_requeued,
+                a_requeue_of_what_is_unresolved_revives_nothing_that_was_resolved,
                 a_dead_event_behind_a_leased_run_is_discarded_and_what_follows_flows,
                 a_replayed_event_is_delivered_again_and_says_so,
                 a_replayed_event_goes_before_those_that_are_open,

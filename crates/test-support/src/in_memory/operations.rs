@@ -119,6 +119,9 @@ const REQUEUE: Action = Action {
     },
 };
 
+const REQUEUE_UNRESOLVED: Action =
+    Action { starts_from: |event| event.status == OutboxEventStatus::Dead && event.resolved.is_none(), ..REQUEUE };
+
 const DISCARD: Action = Action {
     starts_from: |event| event.status == OutboxEventStatus::Dead && event.resolved.is_none(),
     transition: OutboxTransition::Resolve,
@@ -208,5 +211,9 @@ impl OutboxOperationsPort for InMemoryOutbox {
             EventAction::Replay => &REPLAY,
         };
         self.operate((action, how), events, by).await
+    }
+
+    async fn requeue_unresolved(&self, events: &[EventId], by: &Attribution) -> Result<Vec<EventId>, StoreError> {
+        self.operate((EventAction::Requeue, &REQUEUE_UNRESOLVED), events, by).await
     }
 }

@@ -165,15 +165,18 @@ impl State {
         if self.is_paused() {
             return Ok(Vec::new());
         }
+        let mut request = request.clone();
         for _ in 0..ROUNDS {
-            let lanes = self.due_lanes(request, now);
+            let lanes = self.due_lanes(&request, now);
             if lanes.is_empty() {
                 break;
             }
-            let runs = self.lease_lanes(request, &lanes, now)?;
+            let runs = self.lease_lanes(&request, &lanes, now)?;
             if !runs.is_empty() {
                 return Ok(runs);
             }
+            // As the database does: heads alone, so that what waits behind them leaves room for more lanes.
+            request.max_run = 1;
         }
         Ok(Vec::new())
     }

@@ -420,6 +420,10 @@ impl OutboxOperationsPort for Endless {
     async fn act(&self, _: EventAction, events: &[EventId], _: &Attribution) -> Result<Vec<EventId>, StoreError> {
         Ok(events.to_vec())
     }
+
+    async fn requeue_unresolved(&self, events: &[EventId], _: &Attribution) -> Result<Vec<EventId>, StoreError> {
+        Ok(events.to_vec())
+    }
 }
 
 #[tokio::test]
@@ -447,6 +451,11 @@ async fn many_events_are_counted_or_changed_and_the_answer_says_which() {
         let answered = ask(operations, "POST", "/ops/outbox/discard", &body).await;
         assert_eq!(answered.body, json!({ "action": "discard", "events": 3, "dryRun": dry_run, "interrupted": false }));
     }
+    let mut operations = MockOutboxOperationsPort::new();
+    operations.expect_list().times(1).returning(|_| Ok(page(3, None)));
+    operations.expect_requeue_unresolved().times(1).returning(|ids, _| Ok(ids[1..].to_vec()));
+    let answered = ask(operations, "POST", "/ops/outbox/requeue", r#"{"all":true}"#).await;
+    assert_eq!(answered.body["events"], json!(2), "one was discarded meanwhile");
     let mut operations = MockOutboxOperationsPort::new();
     operations.expect_act().times(1).returning(|_, ids, _| Ok(ids[..1].to_vec()));
     let body = format!(r#"{{"events":["{ID}","0198c5a0-0000-7000-8000-000000000002"]}}"#);
