@@ -12,5 +12,6 @@ mod relays;
 mod runbooks;
 mod sample_routes;
 mod stopping;
+mod tls;
 mod traces;
 mod world;
