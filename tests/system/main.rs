@@ -13,5 +13,6 @@ mod relays;
 mod runbooks;
 mod sample_routes;
 mod stopping;
+mod tls;
 mod traces;
 mod world;

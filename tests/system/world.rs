@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashSet,
+    path::Path,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -20,6 +21,7 @@ use system_tests::{
 use test_support::{
     checker::{DeliveryChecker, DeliveryReport, DuplicateReason},
     servers::{Options, Postgres, RabbitMq, ServerControl, Servers, TestDatabase, private},
+    tls::Identity,
 };
 use tokio::{
     sync::{Semaphore, SemaphorePermit},
@@ -65,6 +67,30 @@ impl World {
         let permit = AT_ONCE.acquire().await?;
         let servers = Arc::new(private(Options::new()));
         Self::on(&servers, Some(Arc::clone(&servers)), hint, permit).await
+    }
+
+    /// Servers of the test's own that speak TLS with this certificate for `localhost`.
+    pub(crate) async fn encrypted(hint: &str, identity: &Identity) -> Outcome<Self> {
+        let permit = AT_ONCE.acquire().await?;
+        let servers = Arc::new(private(Options::fast().with_tls(identity.clone())));
+        Self::on(&servers, Some(Arc::clone(&servers)), hint, permit).await
+    }
+
+    /// The environment of processes that verify both servers, by the authorities in this file.
+    pub(crate) async fn verifying(&self, authorities: &Path) -> Outcome<AppEnvironment> {
+        let servers = self.own_servers.as_ref().ok_or("the shared servers speak no TLS")?;
+        let database = servers.postgres().await?.over_tls(self.database.url());
+        let broker = servers.rabbitmq().await?.over_tls(&self.broker_url);
+        let (Some(database), Some(broker)) = (database, broker) else { return Err("a server speaks no TLS".into()) };
+        let authorities = authorities.to_str().ok_or("the file has an odd name")?;
+        let environment = self.environment.clone();
+        Ok(environment
+            .with("DATABASE_URL", &database)
+            .with("APP__DATABASE__TLS__MODE", "verify-full")
+            .with("APP__DATABASE__TLS__CA_FILE", authorities)
+            .with("AMQP_URL", &broker)
+            .with("APP__OUTBOUND__AMQP__CA_FILE", authorities)
+            .with("APP__CONSUMER__CA_CERTIFICATES", authorities))
     }
 
     async fn on(

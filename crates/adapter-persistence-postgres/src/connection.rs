@@ -18,7 +18,7 @@ use sqlx::{
 };
 
 use crate::{
-    error::{DriverError, from_sqlx},
+    error::{DriverError, from_opening, from_sqlx},
     settings::{DatabaseSettings, TlsMode, masked, read_url},
 };
 
@@ -68,9 +68,9 @@ impl Database {
     /// Makes sure that the server lets us in, and opens the pool.
     ///
     /// # Errors
-    /// [`StoreError::Unavailable`] when the server cannot be reached within `pool.acquire_timeout`,
-    /// [`StoreError::Refused`] when it does not let us in or the URL cannot be used, [`StoreError::Forbidden`] when the user
-    /// has no right to the database.
+    /// [`StoreError::Unavailable`] when the server cannot be reached within `pool.acquire_timeout` or cannot prove its
+    /// name, [`StoreError::Refused`] when it does not let us in or the URL cannot be used, [`StoreError::Forbidden`] when
+    /// the user has no right to the database.
     pub async fn connect(settings: &DatabaseSettings) -> Result<Self, StoreError> {
         let database = Self::connect_lazy(settings)?;
         // The pool would try until its time is up, and then not say why.
@@ -240,7 +240,7 @@ async fn bounded<T>(probe: impl Future<Output = Result<T, sqlx::Error>>) -> Resu
 pub(crate) async fn open(options: &PgConnectOptions, limit: Duration) -> Result<PgConnection, StoreError> {
     match tokio::time::timeout(limit, options.connect()).await {
         Ok(Ok(connection)) => Ok(connection),
-        Ok(Err(error)) => Err(from_sqlx(&error, limit)),
+        Ok(Err(error)) => Err(from_opening(&error, options.get_ssl_mode(), limit)),
         Err(_) => Err(StoreError::Unavailable {
             source: Box::new(DriverError::new(format!("no connection within {limit:?}"))),
         }),

@@ -7,6 +7,13 @@ use std::{error::Error, fmt, time::Duration};
 
 use application_core::ports::{StoreError, with_causes};
 use sea_orm::{ConnAcquireErr, DbErr, RuntimeErr};
+use sqlx::postgres::PgSslMode;
+
+/// For a server whose certificate was refused.
+const UNTRUSTED: &str = "database.tls.ca_file names an authority of your own, and the URL's host must be a name in the \
+     server's certificate";
+/// For a server that has no place for this user, database and kind of connection.
+const UNENCRYPTED: &str = "if the server takes no connection without TLS, set database.tls.mode to verify-full";
 
 /// What the driver or the server said, without rows, parameters and connection strings.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,11 +22,12 @@ pub struct DriverError {
     sqlstate: Option<String>,
     constraint: Option<String>,
     detail_key: Option<String>,
+    way_out: Option<&'static str>,
 }
 
 impl DriverError {
     pub(crate) fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), sqlstate: None, constraint: None, detail_key: None }
+        Self { message: message.into(), sqlstate: None, constraint: None, detail_key: None, way_out: None }
     }
 
     /// The server's five-character code, if the server said anything.
@@ -44,10 +52,11 @@ impl fmt::Display for DriverError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)?;
         match (&self.sqlstate, &self.constraint) {
-            (Some(code), Some(constraint)) => write!(f, " (SQLSTATE {code}, {constraint})"),
-            (Some(code), None) => write!(f, " (SQLSTATE {code})"),
-            (None, _) => Ok(()),
+            (Some(code), Some(constraint)) => write!(f, " (SQLSTATE {code}, {constraint})")?,
+            (Some(code), None) => write!(f, " (SQLSTATE {code})")?,
+            (None, _) => {}
         }
+        self.way_out.map_or(Ok(()), |way_out| write!(f, "; {way_out}"))
     }
 }
 
@@ -66,6 +75,7 @@ impl From<&sqlx::Error> for DriverError {
                     sqlstate,
                     constraint: server.constraint().map(ToOwned::to_owned),
                     detail_key: detail.and_then(key_of_detail),
+                    way_out: None,
                 }
             }
             other => Self::new(with_causes(other)),
@@ -108,7 +118,23 @@ fn kind_of_sqlstate(code: &str) -> Kind {
 
 /// Translates the driver's error; `limit` is the time that the statement was allowed.
 pub(crate) fn from_sqlx(error: &sqlx::Error, limit: Duration) -> StoreError {
-    let driver = DriverError::from(error);
+    translated(error, DriverError::from(error), limit)
+}
+
+/// As [`from_sqlx`] for a connection that could not be opened: if TLS may be why, it says what to set.
+pub(crate) fn from_opening(error: &sqlx::Error, mode: PgSslMode, limit: Duration) -> StoreError {
+    let mut driver = DriverError::from(error);
+    let encrypts = !matches!(mode, PgSslMode::Disable | PgSslMode::Allow);
+    driver.way_out = match error {
+        sqlx::Error::Io(_) | sqlx::Error::Tls(_) if driver.message.contains("certificate") => Some(UNTRUSTED),
+        // invalid_authorization_specification: no line of pg_hba.conf fits
+        sqlx::Error::Database(_) if driver.sqlstate() == Some("28000") && !encrypts => Some(UNENCRYPTED),
+        _ => None,
+    };
+    translated(error, driver, limit)
+}
+
+fn translated(error: &sqlx::Error, driver: DriverError, limit: Duration) -> StoreError {
     let kind = match error {
         sqlx::Error::Database(_) => driver.sqlstate().map_or(Kind::Refused, kind_of_sqlstate),
         sqlx::Error::Io(_)

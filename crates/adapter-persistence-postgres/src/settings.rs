@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use application_core::{SettingProblem, hides_credentials, setting_duration::readable};
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize, Serializer};
-use sqlx::postgres::PgConnectOptions;
+use sqlx::postgres::{PgConnectOptions, PgSslMode};
 
 /// How to reach PostgreSQL, and how long anything may take there.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -98,7 +98,7 @@ impl Default for PoolSettings {
 pub struct TlsSettings {
     /// Whether to encrypt and what to verify.
     pub mode: TlsMode,
-    /// A file of PEM certificates to trust besides the system's.
+    /// A file of PEM certificates to trust besides the system's; only where certificates are verified.
     pub ca_file: Option<PathBuf>,
 }
 
@@ -107,6 +107,7 @@ pub struct TlsSettings {
 #[serde(rename_all = "kebab-case")]
 pub enum TlsMode {
     /// What the URL's `sslmode` says; without one: encrypted if the server can, but not verified.
+    /// `require` verifies nothing either, and `allow` never encrypts.
     #[default]
     FromUrl,
     /// Never encrypted.
@@ -137,10 +138,21 @@ impl DatabaseSettings {
                 problems.push(SettingProblem::new("tls.ca_file", value, "it needs tls.mode verify-full or from-url"));
             } else if let Err(error) = std::fs::File::open(file) {
                 problems.push(SettingProblem::new("tls.ca_file", value, format!("it cannot be read ({error})")));
+            } else if self.verifies_nothing() {
+                let bound = "it is used only with tls.mode verify-full, or sslmode verify-full or verify-ca in the URL";
+                problems.push(SettingProblem::new("tls.ca_file", value, bound));
             }
         }
         self.check_numbers(&mut problems);
         problems
+    }
+
+    /// Whether no connection looks at the server's certificate. A URL that cannot be used is a problem of its own.
+    fn verifies_nothing(&self) -> bool {
+        let unverified = |url: &SecretString| {
+            read_url(url).is_ok_and(|url| !matches!(url.get_ssl_mode(), PgSslMode::VerifyCa | PgSslMode::VerifyFull))
+        };
+        self.tls.mode == TlsMode::FromUrl && unverified(&self.url) && self.direct_url.as_ref().is_none_or(unverified)
     }
 
     fn check_numbers(&self, problems: &mut Vec<SettingProblem>) {
@@ -296,6 +308,26 @@ mod tests {
                 "pool.min_connections is 5, but at most 1 (pool.max_connections) is allowed",
             ]
         );
+    }
+
+    #[test]
+    fn a_file_of_certificates_by_which_nothing_is_verified_is_a_problem() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let problems = |mode, query: &str, direct: Option<&str>| {
+            let direct_url = direct.map(|query| SecretString::from(format!("postgres://h/db{query}")));
+            let tls = TlsSettings { mode, ca_file: Some(file.path().to_owned()) };
+            let settings = DatabaseSettings { tls, direct_url, ..settings(&format!("postgres://h/db{query}")) };
+            settings.problems().iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        for query in ["", "?sslmode=prefer", "?sslmode=require", "?sslmode=allow", "?sslmode=disable"] {
+            let found = problems(TlsMode::FromUrl, query, None);
+            assert!(found.len() == 1 && found[0].starts_with("tls.ca_file is "), "{query}: {found:?}");
+            assert_eq!(problems(TlsMode::VerifyFull, query, None), Vec::<String>::new(), "{query}");
+            assert_eq!(problems(TlsMode::FromUrl, query, Some("?sslmode=verify-ca")), Vec::<String>::new(), "{query}");
+        }
+        for query in ["?sslmode=verify-ca", "?sslmode=verify-full"] {
+            assert_eq!(problems(TlsMode::FromUrl, query, None), Vec::<String>::new(), "{query}");
+        }
     }
 
     #[test]

@@ -1,8 +1,9 @@
-//! TLS before a server that speaks none: a certificate authority of the test's own, and a front that ends the encryption.
+//! TLS for tests: a certificate authority of the test's own, certificates for servers that encrypt by themselves, and a
+//! front that ends the encryption before a server that speaks none.
 
 use std::{io::Write, net::SocketAddr, sync::Arc};
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{BasicConstraints, Certificate, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use tempfile::NamedTempFile;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional},
@@ -24,6 +25,14 @@ const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
 /// A certificate authority that nobody trusts unless told to.
 pub struct Authority(CertifiedIssuer<'static, KeyPair>);
 
+/// What a server needs to prove its name, as PEM. `Debug` shows nothing of it.
+#[derive(Clone)]
+pub struct Identity {
+    pub(crate) authority: String,
+    pub(crate) certificate: String,
+    pub(crate) key: String,
+}
+
 /// How a connection becomes encrypted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Handshake {
@@ -44,6 +53,7 @@ impl Authority {
     pub fn new() -> Result<Self, TlsError> {
         let mut params = CertificateParams::new(Vec::new())?;
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name.push(DnType::CommonName, "an authority of a test");
         Ok(Self(CertifiedIssuer::self_signed(params, KeyPair::generate()?)?))
     }
 
@@ -52,9 +62,16 @@ impl Authority {
     /// # Errors
     /// If the file cannot be written.
     pub fn file(&self) -> Result<NamedTempFile, TlsError> {
-        let mut file = NamedTempFile::new()?;
-        file.write_all(self.0.pem().as_bytes())?;
-        Ok(file)
+        file_of(&self.0.pem())
+    }
+
+    /// A certificate for `name`, with its key.
+    ///
+    /// # Errors
+    /// If the key or the certificate cannot be made.
+    pub fn certify(&self, name: &str) -> Result<Identity, TlsError> {
+        let (certificate, key) = self.issue(name)?;
+        Ok(Identity { authority: self.0.pem(), certificate: certificate.pem(), key: key.serialize_pem() })
     }
 
     /// Starts a front on this machine that proves to be `name` and passes everything on to `target` (host and port).
@@ -95,8 +112,7 @@ impl Authority {
     }
 
     fn acceptor(&self, name: &str) -> Result<TlsAcceptor, TlsError> {
-        let key = KeyPair::generate()?;
-        let certificate = CertificateParams::new(vec![name.to_owned()])?.signed_by(&key, &self.0)?;
+        let (certificate, key) = self.issue(name)?;
         let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
         let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()?
@@ -104,6 +120,36 @@ impl Authority {
             .with_single_cert(vec![certificate.der().clone()], key)?;
         Ok(TlsAcceptor::from(Arc::new(config)))
     }
+
+    fn issue(&self, name: &str) -> Result<(Certificate, KeyPair), TlsError> {
+        let key = KeyPair::generate()?;
+        let mut params = CertificateParams::new(vec![name.to_owned()])?;
+        // A server that finds the authority's own name here would take the certificate for a root.
+        params.distinguished_name.push(DnType::CommonName, name);
+        Ok((params.signed_by(&key, &self.0)?, key))
+    }
+}
+
+impl Identity {
+    /// The certificate of the authority as a PEM file, which is removed when the value is dropped.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn authority_file(&self) -> Result<NamedTempFile, TlsError> {
+        file_of(&self.authority)
+    }
+}
+
+impl std::fmt::Debug for Identity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Identity").finish_non_exhaustive()
+    }
+}
+
+fn file_of(pem: &str) -> Result<NamedTempFile, TlsError> {
+    let mut file = NamedTempFile::new()?;
+    file.write_all(pem.as_bytes())?;
+    Ok(file)
 }
 
 impl std::fmt::Debug for Authority {

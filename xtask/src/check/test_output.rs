@@ -1,9 +1,13 @@
-//! What the test harness said: how many tests ran, which failed, and which had no broker to run against.
+//! What the test harness said: how many tests ran, which failed, and which had no server to run against.
 
 use super::runner::End;
 
-/// What a test writes that needs a server which this run goes without.
-const MISSING: &[&str] = &["this run has no RabbitMQ server", "Missing { server: \"RabbitMQ\""];
+/// What a test writes that needs a server which this run goes without, and the server.
+const MISSING: &[(&str, &str)] = &[
+    ("this run has no RabbitMQ server", "RabbitMQ"),
+    ("Missing { server: \"RabbitMQ\"", "RabbitMQ"),
+    ("speaks TLS here", "a server that speaks TLS"),
+];
 
 /// The output of `cargo test`, read line by line.
 #[derive(Debug, Default)]
@@ -11,8 +15,8 @@ pub(super) struct TestOutput {
     passed: usize,
     failed: Vec<String>,
     not_run: Vec<String>,
-    /// The failed test whose output is being read, and whether it missed a server.
-    current: Option<(String, bool)>,
+    /// The failed test whose output is being read, and the server that it missed.
+    current: Option<(String, Option<&'static str>)>,
 }
 
 impl TestOutput {
@@ -21,12 +25,13 @@ impl TestOutput {
         let heading = line.strip_prefix("---- ").and_then(|rest| rest.strip_suffix(" stdout ----"));
         if let Some(name) = heading {
             self.finish_current();
-            self.current = Some((name.to_owned(), false));
+            self.current = Some((name.to_owned(), None));
         } else if line == "failures:" || line.starts_with("test result: ") {
             self.finish_current();
         }
-        if let Some((_, misses)) = &mut self.current {
-            *misses |= MISSING.iter().any(|words| line.contains(words));
+        if let Some((_, missing)) = &mut self.current {
+            let found = MISSING.iter().find(|(words, _)| line.contains(words));
+            *missing = missing.or(found.map(|(_, server)| *server));
         }
         if let Some(rest) = line.strip_prefix("test result: ") {
             self.passed += passed(rest);
@@ -34,8 +39,10 @@ impl TestOutput {
     }
 
     fn finish_current(&mut self) {
-        if let Some((name, misses)) = self.current.take() {
-            if misses { &mut self.not_run } else { &mut self.failed }.push(name);
+        match self.current.take() {
+            Some((name, Some(server))) => self.not_run.push(format!("{name}, for want of {server}")),
+            Some((name, None)) => self.failed.push(name),
+            None => {}
         }
     }
 
@@ -49,11 +56,7 @@ impl TestOutput {
                 not_run: Vec::new(),
             },
             End::Passed(_) => End::Passed(format!("{} tests", self.passed)),
-            End::Failed { output, .. } => End::Failed {
-                output,
-                findings: self.findings(),
-                not_run: self.not_run.iter().map(|name| format!("{name}, for want of RabbitMQ")).collect(),
-            },
+            End::Failed { output, .. } => End::Failed { output, findings: self.findings(), not_run: self.not_run },
             other => other,
         }
     }
@@ -77,10 +80,11 @@ mod tests {
     use super::{End, TestOutput};
 
     const FAILED: &str = r#"
-running 4 tests
+running 5 tests
 test a ... ok
 test m::b ... FAILED
 test c ... FAILED
+test d ... FAILED
 
 failures:
 
@@ -92,11 +96,16 @@ called `Result::unwrap()` on an `Err` value: Earlier(Missing { server: "RabbitMQ
 thread 'c' panicked at x.rs:2:2:
 no
 
+---- d stdout ----
+thread 'd' panicked at x.rs:3:3:
+called `Result::unwrap()` on an `Err` value: NoWay { server: "PostgreSQL", attempts: Attempts([(Docker, "no container of PostgreSQL speaks TLS here")]) }
+
 failures:
     c
+    d
     m::b
 
-test result: FAILED. 2 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
+test result: FAILED. 2 passed; 3 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
 test result: ok. 5 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
 "#;
 
@@ -107,11 +116,11 @@ test result: ok. 5 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
     }
 
     #[test]
-    fn tests_without_a_broker_are_told_from_those_that_failed() {
+    fn tests_without_their_server_are_told_from_those_that_failed() {
         let end = judge(FAILED, End::Failed { output: "x".to_owned(), findings: Vec::new(), not_run: Vec::new() });
         let End::Failed { findings, not_run, .. } = end else { panic!("{end:?}") };
-        assert_eq!(findings, ["test c", "7 passed, 1 failed, 1 not run"]);
-        assert_eq!(not_run, ["m::b, for want of RabbitMQ"]);
+        assert_eq!(findings, ["test c", "7 passed, 1 failed, 2 not run"]);
+        assert_eq!(not_run, ["m::b, for want of RabbitMQ", "d, for want of a server that speaks TLS"]);
     }
 
     #[test]

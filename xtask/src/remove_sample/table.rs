@@ -40,6 +40,7 @@ pub(super) const FILES: &[&str] = &[
     "tests/system/relays.rs",
     "tests/system/sample_routes.rs",
     "tests/system/stopping.rs",
+    "tests/system/tls.rs",
     "tests/system/traces",
     "tests/system/traces.rs",
     "tests/system/world.rs",
@@ -67,7 +68,7 @@ pub(super) const EDITS: &[(&str, &str, &str)] = &[
     ),
     (
         "tests/system/main.rs",
-        "mod demo;\nmod doctor;\nmod faults;\nmod operations;\nmod outbox_reaper_wiring;\nmod pages;\nmod relays;\nmod runbooks;\nmod sample_routes;\nmod stopping;\nmod traces;\nmod world;\n",
+        "mod demo;\nmod doctor;\nmod faults;\nmod operations;\nmod outbox_reaper_wiring;\nmod pages;\nmod relays;\nmod runbooks;\nmod sample_routes;\nmod stopping;\nmod tls;\nmod traces;\nmod world;\n",
         "",
     ),
     ("xtask/src/command.rs", "    crate::chaos::COMMAND,\n", ""),

@@ -1,10 +1,13 @@
 //! Connections to the broker: made within a time limit, named, and without passwords in their errors.
 
-use std::time::Duration;
+use std::{io, time::Duration};
 
-use lapin::{Channel, Connection, ConnectionProperties, tcp::OwnedTLSConfig};
+use lapin::{Channel, Connection, ConnectionProperties, ErrorKind, tcp::OwnedTLSConfig, uri::AMQPScheme};
 
 use super::settings::ConsumerSettings;
+
+/// For a connection that ended before the broker had said a word of AMQP.
+const TLS_PORT: &str = "if this is the broker's port for TLS, the URL must begin with amqps://";
 
 /// Why the broker could not be used.
 #[derive(Debug, thiserror::Error)]
@@ -23,7 +26,7 @@ pub enum AmqpError {
         path: String,
         /// Why.
         #[source]
-        source: std::io::Error,
+        source: io::Error,
     },
     /// The broker did not answer in time.
     #[error("the broker did not answer within {limit:?} while {step}")]
@@ -38,6 +41,15 @@ pub enum AmqpError {
     Broker {
         /// What was being done.
         step: &'static str,
+        /// The client library's error.
+        #[source]
+        source: lapin::Error,
+    },
+    /// There is no connection, and TLS may be why.
+    #[error("the broker failed while connecting; {way_out}")]
+    Tls {
+        /// What to set.
+        way_out: &'static str,
         /// The client library's error.
         #[source]
         source: lapin::Error,
@@ -81,6 +93,7 @@ impl Purpose {
 /// Connects anew; nothing recovers by itself, because a recovered channel would hide that deliveries were requeued.
 pub(crate) async fn connect(settings: &ConsumerSettings, purpose: Purpose) -> Result<Connection, AmqpError> {
     let uri = settings.uri().map_err(|reason| AmqpError::Address { reason })?;
+    let encrypts = uri.scheme == AMQPScheme::AMQPS;
     let tls = match &settings.ca_certificates {
         None => OwnedTLSConfig::default(),
         Some(path) => {
@@ -93,7 +106,41 @@ pub(crate) async fn connect(settings: &ConsumerSettings, purpose: Purpose) -> Re
     let properties = ConnectionProperties::default().with_connection_name(name.into());
     let runtime = lapin::runtime::default_runtime().map_err(broker("starting the client"))?;
     let connecting = Connection::connect_uri_with_config(uri, properties, tls, runtime);
-    within(settings.connect_timeout, "connecting", connecting).await
+    within(settings.connect_timeout, "connecting", connecting).await.map_err(|error| match error {
+        AmqpError::Broker { step, source } => match way_out(&source, encrypts) {
+            Some(way_out) => AmqpError::Tls { way_out, source },
+            None => AmqpError::Broker { step, source },
+        },
+        other => other,
+    })
+}
+
+/// What to set if TLS is why there is no connection: the client's own words do not tell.
+fn way_out(error: &lapin::Error, encrypts: bool) -> Option<&'static str> {
+    let said = error.to_string();
+    match error.kind() {
+        ErrorKind::IOError(_) if encrypts && said.contains("certificate") => Some(
+            "consumer.ca_certificates names an authority of your own, and the URL's host must be a name in the \
+             broker's certificate",
+        ),
+        ErrorKind::IOError(_) if encrypts && said.contains("InvalidContentType") => {
+            Some("the broker speaks no TLS at this port, as an amqps:// URL asks for")
+        }
+        // An alert of TLS is no frame of AMQP; the connection may end before it is read.
+        ErrorKind::ParsingError(_) if !encrypts => Some(TLS_PORT),
+        ErrorKind::IOError(io) if !encrypts && is_cut_off(io.kind()) => Some(TLS_PORT),
+        _ => None,
+    }
+}
+
+fn is_cut_off(kind: io::ErrorKind) -> bool {
+    matches!(
+        kind,
+        io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::BrokenPipe
+            | io::ErrorKind::UnexpectedEof
+    )
 }
 
 /// Opens a channel.

@@ -16,7 +16,9 @@ use std::{
 
 use application_core::ports::{Availability, Random};
 use futures_util::{Stream, StreamExt, future::Either};
-use lapin::{Channel, Connection, ConnectionProperties, Event, options::ConfirmSelectOptions, tcp::AsyncTcpStream};
+use lapin::{
+    Channel, Connection, ConnectionProperties, ErrorKind, Event, options::ConfirmSelectOptions, tcp::AsyncTcpStream,
+};
 use tokio::{
     sync::{Notify, watch},
     time::{MissedTickBehavior, interval, sleep, timeout},
@@ -29,6 +31,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// The client never reuses the number of a channel that the broker closed: with 2,047 numbers a connection, an
 /// exchange that stays missing would use them up. Long before that the connection is renewed.
 const MOST_CHANNELS_OPENED: u32 = 1_000;
+/// For a connection that ended before the broker had said a word of AMQP.
+const TLS_PORT: &str = "; if this is the broker's port for TLS, the URL must begin with amqps://";
 /// AMQP's reply code for an orderly end.
 const REPLY_SUCCESS: u16 = 200;
 
@@ -75,8 +79,8 @@ enum ConnectError {
     Timeout(Duration),
     #[error("TLS cannot be set up: {0}")]
     Tls(io::Error),
-    #[error("{}", words(.0))]
-    Client(#[from] lapin::Error),
+    #[error("{}{}", words(.error), .way_out.unwrap_or_default())]
+    Client { error: lapin::Error, way_out: Option<&'static str> },
 }
 
 impl Link {
@@ -160,7 +164,9 @@ impl Link {
         let tls = self.endpoint.tls().map_err(ConnectError::Tls)?;
         let slot = Arc::new(Mutex::new(None));
         let (limit, socket) = (self.connect_timeout, Arc::clone(&slot));
-        let runtime = lapin::runtime::default_runtime()?;
+        let encrypts = tls.is_some();
+        let client = |error: lapin::Error| ConnectError::Client { way_out: way_out(&error, encrypts), error };
+        let runtime = lapin::runtime::default_runtime().map_err(client)?;
         let properties = ConnectionProperties::default()
             .with_connection_name(self.connection_name.as_str().into())
             .with_client_property("product".into(), env!("CARGO_PKG_NAME").into())
@@ -202,7 +208,7 @@ impl Link {
             }),
             Ok(Err(error)) => {
                 shut_down(socket.as_ref());
-                Err(ConnectError::Client(error))
+                Err(client(error))
             }
             Err(_) => {
                 shut_down(socket.as_ref());
@@ -310,6 +316,34 @@ impl fmt::Debug for Live {
 enum End {
     Lost(String),
     Stopped,
+}
+
+/// What to set if TLS is why there is no connection: the client's own words do not tell.
+fn way_out(error: &lapin::Error, encrypts: bool) -> Option<&'static str> {
+    let said = error.to_string();
+    match error.kind() {
+        ErrorKind::IOError(_) if encrypts && said.contains("certificate") => Some(
+            "; outbound.amqp.ca_file names an authority of your own, and the URL's host must be a name in the \
+             broker's certificate",
+        ),
+        ErrorKind::IOError(_) if encrypts && said.contains("InvalidContentType") => {
+            Some("; the broker speaks no TLS at this port, as an amqps:// URL asks for")
+        }
+        // An alert of TLS is no frame of AMQP; the connection may end before it is read.
+        ErrorKind::ParsingError(_) if !encrypts => Some(TLS_PORT),
+        ErrorKind::IOError(io) if !encrypts && is_cut_off(io.kind()) => Some(TLS_PORT),
+        _ => None,
+    }
+}
+
+fn is_cut_off(kind: io::ErrorKind) -> bool {
+    matches!(
+        kind,
+        io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::BrokenPipe
+            | io::ErrorKind::UnexpectedEof
+    )
 }
 
 /// Keeps a connection until told to stop, or until nobody is left who could use it.

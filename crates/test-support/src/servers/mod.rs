@@ -24,7 +24,8 @@
 //!
 //! * [`shared`]: one set per process, or per run of `test-servers run -- cargo test`, made as far as it is asked for. A
 //!   test gets a [database](Servers::database) and a [virtual host](Servers::vhost) of its own in it.
-//! * [`private`]: a set of its own, for a test that stops or pauses a server through [`ServerControl`].
+//! * [`private`]: a set of its own, for a test that stops or pauses a server through [`ServerControl`], or whose servers
+//!   speak TLS ([`Options::with_tls`]).
 //!
 //! # Adding a server of another kind
 //!

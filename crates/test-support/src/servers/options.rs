@@ -3,6 +3,7 @@
 use std::{fmt, io::Write, sync::Arc};
 
 use super::way::Way;
+use crate::tls::Identity;
 
 /// Whether PostgreSQL forces its writes to the disk.
 ///
@@ -21,6 +22,7 @@ pub enum Durability {
 pub struct Options {
     pub(crate) durability: Durability,
     pub(crate) postgres_settings: Vec<(String, String)>,
+    pub(crate) identity: Option<Identity>,
     pub(crate) way: Option<Way>,
     pub(crate) url_allowed: bool,
     /// The server behind a pooler.
@@ -35,6 +37,7 @@ impl Options {
         Self {
             durability: Durability::Durable,
             postgres_settings: Vec::new(),
+            identity: None,
             way: None,
             url_allowed: true,
             upstream: None,
@@ -62,6 +65,17 @@ impl Options {
     #[must_use]
     pub fn with_postgres_setting(mut self, name: &str, value: &str) -> Self {
         self.postgres_settings.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Lets both servers speak TLS with this certificate: PostgreSQL refuses every connection without, RabbitMQ has a
+    /// second port for it. [`Server::over_tls`](super::Server::over_tls) makes the URL for either.
+    ///
+    /// Only a process has it: a server given by its URL is never one of them, and there is no container of them.
+    #[must_use]
+    pub fn with_tls(mut self, identity: Identity) -> Self {
+        self.identity = Some(identity);
+        self.url_allowed = false;
         self
     }
 
@@ -106,6 +120,7 @@ impl fmt::Debug for Options {
         f.debug_struct("Options")
             .field("durability", &self.durability)
             .field("postgres_settings", &self.postgres_settings)
+            .field("identity", &self.identity)
             .field("way", &self.way)
             .finish_non_exhaustive()
     }

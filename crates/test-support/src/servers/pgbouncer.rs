@@ -17,7 +17,7 @@ use super::{
     options::Options,
     provision::launch,
     random,
-    service::{Program, quoted, write},
+    service::{Address, Program, quoted, write},
     supervisor::Supervisor,
 };
 
@@ -41,8 +41,8 @@ impl PgBouncer {
         let programs = install::found_or_installed(Pooler::NAME, "pgbouncer", Pooler::find, options).await?;
         let mut options = options.clone();
         options.upstream = Some(url.to_owned());
-        let (url, host, supervisor) = launch::<Pooler>(&programs, &options).await?;
-        Ok(Self { url, host, _supervisor: supervisor })
+        let (address, host, supervisor) = launch::<Pooler>(&programs, &options).await?;
+        Ok(Self { url: address.url, host, _supervisor: supervisor })
     }
 
     /// The URL of the pooler, with the path and the credentials of the server's own.
@@ -81,7 +81,7 @@ impl Program for Pooler {
         Account::unprivileged(&["postgres"])
     }
 
-    fn set_up(programs: &Path, directory: &Path, options: &Options) -> Result<String, ServersError> {
+    fn set_up(programs: &Path, directory: &Path, options: &Options) -> Result<Address, ServersError> {
         let unreadable = |_error| ServersError::Setting {
             name: "DATABASE_URL",
             value: "(not shown)".to_owned(),
@@ -105,6 +105,6 @@ impl Program for Pooler {
         write(directory, "server.sh", &format!("exec {program} pooler.ini\n"))?;
         // Neither part can fail for a URL that has a host.
         let _unchanged = (url.set_host(Some("127.0.0.1")), url.set_port(Some(port)));
-        Ok(url.into())
+        Ok(Address { url: url.into(), tls_port: None })
     }
 }

@@ -16,8 +16,12 @@ use super::{
     error::ServersError,
     options::Options,
     random,
-    service::{Kind, Program, UrlOf, quoted, write},
+    service::{Address, Kind, Program, UrlOf, quoted, write, write_identity},
 };
+
+/// The server refuses a key that others may read, and takes whom these lines of `pg_hba.conf` let in alone.
+const ENCRYPTED: &str = "umask 077\n  cat key.pem >data/key.pem || exit\n  \
+     echo 'hostssl all all 127.0.0.1/32 scram-sha-256' >data/pg_hba.conf\n  ";
 
 /// The kind of server that is PostgreSQL.
 #[derive(Debug, Clone, Copy)]
@@ -46,7 +50,7 @@ impl Program for Postgres {
         Account::unprivileged(&["postgres"])
     }
 
-    fn set_up(programs: &Path, directory: &Path, options: &Options) -> Result<String, ServersError> {
+    fn set_up(programs: &Path, directory: &Path, options: &Options) -> Result<Address, ServersError> {
         let password = random::token()?;
         let [port] = random::free_ports()?;
         let mut settings = format!(
@@ -54,6 +58,14 @@ impl Program for Postgres {
         );
         for (name, value) in options.all_postgres_settings() {
             settings.extend([name, " = '", &value.replace('\'', "''"), "'\n"]);
+        }
+        if let Some(identity) = &options.identity {
+            write_identity(directory, identity)?;
+            // A path that is not absolute is one within the data.
+            settings.push_str(
+                "ssl = on\nssl_cert_file = '../certificate.pem'\nssl_key_file = 'key.pem'\n\
+                 ssl_ca_file = '../authority.pem'\n",
+            );
         }
         write(directory, "password", &password)?;
         write(directory, "settings.conf", &settings)?;
@@ -64,13 +76,14 @@ impl Program for Postgres {
              if [ ! -f data/PG_VERSION ]; then\n  \
              initdb --pgdata=data --username=postgres --pwfile=password --auth=scram-sha-256 \
              --encoding=UTF8 --locale=C --no-sync || exit\n  \
-             cat settings.conf >>data/postgresql.conf\n\
+             {encrypted}cat settings.conf >>data/postgresql.conf\n\
              fi\n\
              exec postgres -D \"$PWD/data\"\n",
-            quoted(&programs.display().to_string())
+            quoted(&programs.display().to_string()),
+            encrypted = if options.identity.is_some() { ENCRYPTED } else { "" },
         );
         write(directory, "server.sh", &script)?;
-        Ok(url(&password, "127.0.0.1", port))
+        Ok(Address { url: url(&password, "127.0.0.1", port), tls_port: options.identity.as_ref().map(|_| port) })
     }
 }
 

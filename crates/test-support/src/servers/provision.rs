@@ -13,7 +13,7 @@ use super::{
     options::Options,
     random,
     server::{Server, wait_until_ready},
-    service::{Program, Service},
+    service::{Address, Program, Service},
     supervisor::Supervisor,
     way::Way,
 };
@@ -104,6 +104,9 @@ async fn by_url<S: Service>(options: &Options) -> Result<Server<S>, Obstacle> {
 
 async fn by_docker<S: Service>(options: &Options) -> Result<Server<S>, Obstacle> {
     let version = docker::engine().await.map_err(Obstacle::Absent)?;
+    if options.identity.is_some() {
+        return Err(Obstacle::Absent(format!("no container of {} speaks TLS here", S::NAME)));
+    }
     let descriptor = env::text(S::IMAGE_VARIABLE).unwrap_or_else(|| S::IMAGE.to_owned());
     let (image, tag) = match descriptor.rsplit_once(':') {
         Some((image, tag)) if !tag.contains('/') => (image, tag),
@@ -124,25 +127,25 @@ async fn by_docker<S: Service>(options: &Options) -> Result<Server<S>, Obstacle>
 
 async fn by_binaries<S: Service>(options: &Options, way: Way) -> Result<Server<S>, Obstacle> {
     let programs = S::find().map_err(Obstacle::Absent)?;
-    let (url, host, supervisor) = launch::<S>(&programs, options).await?;
-    Ok(Server::new(url, way, Some(host), Some(supervisor)))
+    let (address, host, supervisor) = launch::<S>(&programs, options).await?;
+    Ok(Server::new(address.url, way, Some(host), Some(supervisor)).with_tls_port(address.tls_port))
 }
 
 /// Starts a process of installed programs and waits until it accepts connections.
 pub(crate) async fn launch<P: Program>(
     programs: &Path,
     options: &Options,
-) -> Result<(String, Host, Supervisor), ServersError> {
+) -> Result<(Address, Host, Supervisor), ServersError> {
     options.step(&format!("starting {} from {}", P::NAME, programs.display()));
     let mut attempt = 1;
     loop {
         let account = P::account();
         let (supervisor, directory) = Supervisor::of_directory(P::SLUG, account)?;
-        let url = P::set_up(programs, &directory, options)?;
+        let address = P::set_up(programs, &directory, options)?;
         let host = Host::Process { directory, account };
         host.start().await?;
-        match wait_until_ready::<P>(&url, Some(&host), P::READY_WITHIN).await {
-            Ok(()) => return Ok((url, host, supervisor)),
+        match wait_until_ready::<P>(&address.url, Some(&host), P::READY_WITHIN).await {
+            Ok(()) => return Ok((address, host, supervisor)),
             Err(ServersError::EndedAtStart { log, .. }) if attempt < PORT_ATTEMPTS && tells_of_a_taken_port(&log) => {
                 attempt += 1;
             }

@@ -16,7 +16,7 @@ use super::{
     error::ServersError,
     options::Options,
     random,
-    service::{Kind, Program, UrlOf, quoted, write},
+    service::{Address, Kind, Program, UrlOf, quoted, write, write_identity},
 };
 
 /// The user of every broker that we start.
@@ -52,12 +52,16 @@ impl Program for RabbitMq {
         Account::unprivileged(&["rabbitmq"])
     }
 
-    fn set_up(programs: &Path, directory: &Path, _options: &Options) -> Result<String, ServersError> {
+    fn set_up(programs: &Path, directory: &Path, options: &Options) -> Result<Address, ServersError> {
         let password = random::token()?;
-        let [port, distribution, epmd_port] = random::free_ports()?;
+        let [port, tls_port, distribution, epmd_port] = random::free_ports()?;
         let epmd = epmd().map_err(|output| ServersError::Command { command: "epmd".to_owned(), output })?;
-        let configuration =
+        let mut configuration =
             format!("listeners.tcp.local = 127.0.0.1:{port}\ndefault_user = {USER}\ndefault_pass = {password}\n");
+        if let Some(identity) = &options.identity {
+            write_identity(directory, identity)?;
+            configuration.push_str(&encrypted(directory, tls_port));
+        }
         write(directory, "rabbitmq.conf", &configuration)?;
         write(directory, "enabled_plugins", "[].\n")?;
         let environment = environment(distribution, epmd_port);
@@ -66,7 +70,7 @@ impl Program for RabbitMq {
         write(directory, "ctl.sh", &format!("{environment}exec {} \"$@\"\n", program("rabbitmqctl")))?;
         let epmd = quoted(&epmd.display().to_string());
         write(directory, "sidecar.sh", &format!("{environment}exec {epmd} -port {epmd_port} -address 127.0.0.1\n"))?;
-        Ok(url(&password, "127.0.0.1", port))
+        Ok(Address { url: url(&password, "127.0.0.1", port), tls_port: options.identity.as_ref().map(|_| tls_port) })
     }
 }
 
@@ -91,6 +95,16 @@ impl Kind for RabbitMq {
 
 fn url(password: &str, host: &str, port: u16) -> String {
     format!("amqp://{USER}:{password}@{host}:{port}/%2f")
+}
+
+/// The part of the configuration that opens a port for TLS; clients need no certificate.
+fn encrypted(directory: &Path, port: u16) -> String {
+    let directory = directory.display();
+    format!(
+        "listeners.ssl.local = 127.0.0.1:{port}\nssl_options.cacertfile = {directory}/authority.pem\n\
+         ssl_options.certfile = {directory}/certificate.pem\nssl_options.keyfile = {directory}/key.pem\n\
+         ssl_options.verify = verify_none\nssl_options.fail_if_no_peer_cert = false\n"
+    )
 }
 
 /// The part of the scripts that keeps a node away from every other one on the machine.

@@ -18,18 +18,34 @@ pub struct Server<S> {
     way: Way,
     host: Option<Host>,
     supervisor: Option<Supervisor>,
+    tls_port: Option<u16>,
     kind: PhantomData<S>,
 }
 
 impl<S: Service> Server<S> {
     pub(crate) fn new(url: String, way: Way, host: Option<Host>, supervisor: Option<Supervisor>) -> Self {
-        Self { url, way, host, supervisor, kind: PhantomData }
+        Self { url, way, host, supervisor, tls_port: None, kind: PhantomData }
+    }
+
+    pub(crate) fn with_tls_port(mut self, port: Option<u16>) -> Self {
+        self.tls_port = port;
+        self
     }
 
     /// The URL with the credentials of an administrator.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
+    }
+
+    /// The URL of a database or a virtual host of this server, made one for clients that encrypt and verify: it names
+    /// `localhost` and the port for TLS. `None` without [`Options::with_tls`](super::Options::with_tls).
+    #[must_use]
+    pub fn over_tls(&self, url: &str) -> Option<String> {
+        let mut url = url::Url::parse(url).ok()?;
+        url.set_host(Some("localhost")).ok()?;
+        url.set_port(Some(self.tls_port?)).ok()?;
+        Some(url.as_str().replacen("amqp://", "amqps://", 1))
     }
 
     /// The way by which it was obtained; [`Way::Url`] too if a surrounding run provisioned it.

@@ -10,6 +10,7 @@ use rustix::process::Signal;
 use testcontainers::{ContainerRequest, GenericImage};
 
 use super::{account::Account, error::ServersError, options::Options};
+use crate::tls::Identity;
 
 /// A kind of server: [`Postgres`](super::Postgres) or [`RabbitMq`](super::RabbitMq).
 #[expect(private_bounds, reason = "the set of kinds is closed")]
@@ -35,8 +36,16 @@ pub(crate) trait Program: Debug + Send + Sync + Sized + 'static {
     /// The user for the server's processes.
     fn account() -> Account;
 
-    /// Writes into the directory what its supervisor is to start; the server's URL.
-    fn set_up(programs: &Path, directory: &Path, options: &Options) -> Result<String, ServersError>;
+    /// Writes into the directory what its supervisor is to start; where the server will listen.
+    fn set_up(programs: &Path, directory: &Path, options: &Options) -> Result<Address, ServersError>;
+}
+
+/// Where a server that was set up will listen.
+pub(crate) struct Address {
+    /// The URL with the credentials of an administrator.
+    pub(crate) url: String,
+    /// The port at which it speaks TLS, if it does.
+    pub(crate) tls_port: Option<u16>,
 }
 
 pub(crate) trait Kind: Program {
@@ -69,6 +78,13 @@ pub(crate) fn write(directory: &Path, name: &str, text: &str) -> Result<(), Serv
     // Readable for the server's user; the directory lets nobody else in.
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
     std::fs::set_permissions(&path, mode).map_err(ServersError::io(format!("open {} for reading", path.display())))
+}
+
+/// Writes what a server that speaks TLS needs: `authority.pem`, `certificate.pem` and `key.pem`.
+pub(crate) fn write_identity(directory: &Path, identity: &Identity) -> Result<(), ServersError> {
+    write(directory, "authority.pem", &identity.authority)?;
+    write(directory, "certificate.pem", &identity.certificate)?;
+    write(directory, "key.pem", &identity.key)
 }
 
 /// Quotes a word for the shell.
