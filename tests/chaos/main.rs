@@ -57,7 +57,9 @@ async fn chaos_fails_and_names_what_was_planted() -> Outcome {
     let found = |name: &str| {
         output.lines().any(|line| line.starts_with(name) && line.split_whitespace().any(|word| word == "1"))
     };
-    assert!(found("lost ") && found("phantom ") && found("effect phantom "), "{output}");
+    assert!(found("lost ") && found("phantom ") && found("effect phantom ") && found("stuck "), "{output}");
+    assert!(output.contains("stuck: open events without a lane: lane "), "{output}");
+    assert!(output.contains(" of planted/without-a-lane, "), "{output}");
     assert!(output.contains("again: cargo xtask chaos --seed 667 --first-round 1 --rounds 1"), "{output}");
     Ok(())
 }

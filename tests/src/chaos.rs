@@ -1,8 +1,9 @@
 //! Chaos: processes, servers and the network between them fail, as a seed says, while events flow.
 //!
 //! A round appends through two services, lets the faults of its `plan` happen, waits until everything is at rest, and
-//! compares what was committed, delivered and applied since the beginning of the run. A plan depends on the seed and the
-//! number of the round alone, so that one round can be repeated; when exactly a fault meets what is under way cannot.
+//! compares what was committed, delivered and applied since the beginning of the run. A plan depends on the seed, the
+//! number of the round and the options that are told with it, so that one round can be repeated; when exactly a fault meets
+//! what is under way cannot.
 
 mod appenders;
 mod dice;
@@ -11,6 +12,7 @@ mod fault;
 mod fleet;
 mod history;
 mod options;
+mod pace;
 mod plan;
 pub mod proxy;
 mod report;
@@ -19,9 +21,12 @@ mod stage;
 mod timer;
 mod topology;
 mod verdict;
+mod writer;
 
 use std::{
+    collections::BTreeMap,
     process::ExitCode,
+    sync::atomic::Ordering,
     time::{Duration, Instant},
 };
 
@@ -31,16 +36,26 @@ use self::{
     appenders::{Appenders, EVENTS},
     error::ChaosError,
     options::{Options, USAGE},
+    pace::Progress,
     plan::{Plan, Strike},
     report::{Round, Summary, say},
     stage::{BrokerUse, Stage},
     verdict::{Window, Windows},
+    writer::Writer,
 };
 use crate::TimedOut;
 
 /// Clients side by side, and how often each begins a work log.
 const CLIENTS: u32 = 4;
 const EVERY: Duration = Duration::from_millis(80);
+/// How often another writer inserts the events of a new aggregate.
+const EVERY_INSERT: Duration = Duration::from_millis(100);
+/// Clients, and how often they and the other writer begin, during an outage of minutes: what waits meanwhile must be
+/// delivered and applied in the time that a round has to come to rest.
+const CALM_CLIENTS: u32 = 2;
+const CALM_EVERY: Duration = Duration::from_secs(1);
+/// Which part of a long run goes by before its outage: early, so that the kills that it costs can be made up for.
+const BEFORE_THE_OUTAGE: u32 = 4;
 /// Deliveries before the faults begin.
 const UNDISTURBED: usize = 20;
 /// How long a fault and its repair may take, the new start of a process included.
@@ -48,7 +63,7 @@ const FAULT: Duration = Duration::from_mins(5);
 /// The exit code for a wrong command line.
 const USAGE_CODE: u8 = 64;
 
-/// Runs chaos; the exit code says whether no violation was found.
+/// Runs chaos; the exit code says whether no violation was found, and whether the long form did all that belongs to it.
 #[expect(clippy::print_stderr, reason = "chaos talks to a person")]
 pub async fn main(arguments: Vec<String>) -> ExitCode {
     let options = match Options::parse(&arguments) {
@@ -94,16 +109,18 @@ async fn run(options: &Options) -> Result<bool, ChaosError> {
     if let Some(file) = &options.report {
         report::write_section(file, &summary)?;
     }
-    Ok(summary.is_clean())
+    Ok(summary.is_fulfilled())
 }
 
 /// What a run remembers from round to round.
 struct Run {
     stage: Stage,
     windows: Windows,
-    /// Work logs that were answered, so that their events must exist.
+    /// Aggregates whose events must exist: work logs that were answered, and those of the other writer.
     answered: i64,
     baseline: BrokerUse,
+    /// KiB of each process after each round.
+    memory: Vec<BTreeMap<&'static str, u64>>,
     plant: bool,
 }
 
@@ -112,17 +129,35 @@ async fn rounds(options: &Options) -> Result<Summary, ChaosError> {
     let mut summary = Summary::new(options.seed);
     let stage = Stage::set(options, &[]).await?;
     let mut run = Run::warm_up(stage, options.plant).await?;
-    for number in (options.first_round..).take(usize::try_from(options.rounds).unwrap_or(usize::MAX)) {
-        if begun.elapsed() >= options.time || !summary.is_clean() {
+    let prepared = begun.elapsed();
+    let is_long = options.is_long_form();
+    let mut owes_an_outage = is_long || options.outage;
+    for (rounds, number) in (0_u32..options.rounds).zip(options.first_round..) {
+        let elapsed = begun.elapsed();
+        if elapsed >= options.time || !summary.is_clean() {
             break;
         }
-        let plan = Plan::draw(options.seed, number);
+        let plan = if owes_an_outage && (options.outage || elapsed >= options.time / BEFORE_THE_OUTAGE) {
+            owes_an_outage = false;
+            Plan::outage(options.seed, number)
+        } else {
+            let plan = Plan::draw(options.seed, number);
+            let kills = run.stage.kills.counts().all;
+            let progress = Progress { rounds, took: elapsed.saturating_sub(prepared), kills };
+            let paced =
+                if is_long { progress.more_kills(plan.kills(), options.time.saturating_sub(elapsed)) } else { 0 };
+            plan.with_more_kills(options.more_kills.saturating_add(paced))
+        };
         say(&plan.to_string());
         let round = Box::pin(run.round(&plan)).await;
         say(&round.to_string());
         summary.add(&plan, round);
     }
+    summary.waited(run.stage.waited.load(Ordering::Relaxed));
     summary.end(begun.elapsed(), run.stage.kills.counts());
+    if is_long {
+        summary.judge_long_form(owes_an_outage);
+    }
     Ok(summary)
 }
 
@@ -135,14 +170,20 @@ impl Run {
         let baseline = stage.broker_use().await?;
         let BrokerUse { connections, channels } = baseline;
         say(&format!("undisturbed, there are {connections} connections with {channels} channels at the broker"));
-        Ok(Self { stage, windows: Windows::default(), answered, baseline, plant })
+        Ok(Self { stage, windows: Windows::default(), answered, baseline, memory: Vec::new(), plant })
     }
 
     async fn round(&mut self, plan: &Plan) -> Round {
         let begun = Instant::now();
         let mut round = Round::of(plan);
+        let charged = self.charged().await;
         match self.disturb(plan).await {
-            Ok(()) => round.violations = verdict::until_at_rest(&self.stage, self.answered, self.baseline).await,
+            Ok(()) => {
+                round.violations = verdict::until_at_rest(&self.stage, self.answered, self.baseline).await;
+                if plan.is_outage() {
+                    round.violations.extend(uncharged(charged, self.charged().await).err());
+                }
+            }
             // A fault may still be there: nothing would come to rest.
             Err(error) => {
                 round.violations.push(format!("the round could not be played to its end: {}", error.chain()));
@@ -152,7 +193,13 @@ impl Run {
             Ok(delivery) => round.judge(delivery, self.answered * i64::from(EVENTS)),
             Err(error) => round.violations.push(format!("nothing could be checked: {}", error.chain())),
         }
+        match verdict::stuck(&self.stage).await {
+            Ok(stuck) => round.violations.extend(stuck),
+            Err(error) => round.violations.push(format!("nothing could be checked: {}", error.chain())),
+        }
         round.memory = self.stage.fleet.memory().await.into_iter().collect();
+        self.memory.push(round.memory.clone());
+        round.violations.extend(verdict::grown(&self.memory));
         round.seconds = begun.elapsed().as_secs();
         round
     }
@@ -160,12 +207,32 @@ impl Run {
     /// Appends, lets the faults happen, and waits until all clients were answered and all processes are ready.
     async fn disturb(&mut self, plan: &Plan) -> Result<(), ChaosError> {
         let label = format!("round-{}", plan.round);
-        let appenders = Appenders::start(&self.stage.fleet.clients, &label, CLIENTS, EVERY);
+        let (clients, every, every_insert) =
+            if plan.is_outage() { (CALM_CLIENTS, CALM_EVERY, CALM_EVERY) } else { (CLIENTS, EVERY, EVERY_INSERT) };
+        let appenders = Appenders::start(&self.stage.fleet.clients, &label, clients, every);
+        let writer = Writer::start(self.stage.database_url(), plan.round, every_insert);
         self.stage.until_delivered_more(UNDISTURBED).await?;
         self.windows.0.extend(strike(&self.stage, plan).await?);
         self.stage.fleet.until_ready().await?;
         self.answered += appenders.finish().await?;
+        self.answered += writer.finish().await?;
         Ok(())
+    }
+
+    /// Attempts that all events together were charged with so far: a confirm leaves them as they are.
+    async fn charged(&self) -> Result<i64, sqlx::Error> {
+        self.stage.number("SELECT coalesce(sum(attempts), 0)::bigint FROM outbox_event").await
+    }
+}
+
+/// An outage is no event's fault: as many attempts are charged after it as before.
+fn uncharged(before: Result<i64, sqlx::Error>, after: Result<i64, sqlx::Error>) -> Result<(), String> {
+    match (before, after) {
+        (Ok(before), Ok(after)) if before == after => Ok(()),
+        (Ok(before), Ok(after)) => {
+            Err(format!("attempts were charged while RabbitMQ was down: {before} before, {after} afterwards"))
+        }
+        (Err(error), _) | (_, Err(error)) => Err(format!("charged attempts could not be counted: {error}")),
     }
 }
 
@@ -189,4 +256,17 @@ async fn strike_one_target(stage: &Stage, strikes: &[Strike], begun: Instant) ->
         windows.push(Window { begun, ended: Instant::now(), allows: strike.fault.allows() });
     }
     Ok(windows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::uncharged;
+
+    #[test]
+    fn an_attempt_that_was_charged_in_the_outage_is_told_with_the_numbers() {
+        assert_eq!(uncharged(Ok(7), Ok(7)), Ok(()));
+        let told = uncharged(Ok(7), Ok(9)).unwrap_err();
+        assert!(told.contains("7 before, 9 afterwards"), "{told}");
+        assert!(uncharged(Ok(7), Err(sqlx::Error::RowNotFound)).is_err());
+    }
 }

@@ -7,6 +7,7 @@ mod cases;
 mod commands;
 mod evidence;
 mod index;
+mod long;
 mod mapping;
 
 use std::path::Path;
@@ -15,6 +16,7 @@ pub use cases::check_cases;
 pub use commands::check_commands;
 pub use evidence::{check_evidence, check_shown_by};
 pub use index::Index;
+pub use long::check_long;
 pub use mapping::{MIRRORED, check_mapping};
 
 use crate::{
@@ -52,10 +54,11 @@ pub fn check(root: &Path) -> Result<Report, Error> {
     let index = Index::read(root)?;
     let mut report = Report::default();
     report.looked_at("test functions", index.test_count());
-    let rules: [(&str, Rule); 5] = [
+    let rules: [(&str, Rule); 6] = [
         (MAPPING, |document, index| check_mapping(document, index, MIRRORED)),
         (EVIDENCE, check_evidence),
         (CASES, check_cases),
+        (CASES, check_long),
         (FRONT_PAGE, check_shown_by),
         (SECURITY, check_shown_by),
     ];

@@ -14,6 +14,11 @@ impl Dice {
         Self(mixed ^ Self(u64::from(round)).next())
     }
 
+    /// Another stream for the same round: what it draws changes nothing of the first one.
+    pub(crate) fn beside(seed: u64, round: u32) -> Self {
+        Self(Self::new(seed, round).0.rotate_left(32))
+    }
+
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(STEP);
         let mut mixed = self.0;

@@ -1,6 +1,6 @@
 //! Published events of long ago, for the leader to clean.
 
-use sqlx::{PgConnection, Row};
+use sqlx::{Connection, PgConnection, Row};
 
 /// How much is added at a time; with the batches of the fleet's settings its cleaning takes a while.
 const EVENTS: i64 = 4_000;
@@ -9,13 +9,17 @@ const EVENTS: i64 = 4_000;
 pub(crate) struct History(pub(crate) PgConnection);
 
 impl History {
+    /// Adds what was published long ago, with sequences as the table takes them from an append alone.
     pub(crate) async fn add(&mut self) -> Result<(), sqlx::Error> {
         let add = "INSERT INTO outbox_event
                        (id, sequence, aggregate_type, aggregate_id, event_type, payload, status, created_at, published_at)
                    SELECT gen_random_uuid(), nextval('outbox_event_sequence'), 'history', n::text, 'aged', '{}',
                           'PUBLISHED', statement_timestamp() - interval '60 days', statement_timestamp() - interval '60 days'
                      FROM generate_series(1, $1) n";
-        sqlx::query(add).bind(EVENTS).execute(&mut self.0).await.map(drop)
+        let mut transaction = self.0.begin().await?;
+        sqlx::query("SELECT set_config('outbox.lanes_are_taken', 'yes', true)").execute(&mut *transaction).await?;
+        sqlx::query(add).bind(EVENTS).execute(&mut *transaction).await?;
+        transaction.commit().await
     }
 
     pub(crate) async fn left(&mut self) -> Result<i64, sqlx::Error> {

@@ -5,18 +5,27 @@ use std::{path::PathBuf, str::FromStr, time::Duration};
 use super::error::ChaosError;
 
 pub(crate) const USAGE: &str = "\
-chaos [--seed N] [--minutes M] [--rounds N] [--first-round N] [--soak] [--json FILE] [--report FILE] [--logs FOLDER]
+chaos [--seed N] [--minutes M] [--rounds N] [--first-round N] [--more-kills N] [--outage] [--soak] [--json FILE]
+      [--report FILE] [--logs FOLDER] [--plant]
 
   --seed N          what the faults are drawn from (default 42); the same seed draws the same faults
-  --minutes M       begins no round after this time (default 30)
+  --minutes M       begins no round after this time (default 30); from 20 on, without --rounds, it is the long form: 200
+                    kills and two minutes without RabbitMQ belong to it, or it fails
   --rounds N        runs no more rounds than this
   --first-round N   begins with this round, to repeat one that failed (default 1)
-  --soak            a steady load at half the drain rate instead of rounds, with faults now and then, sampled each minute
+  --more-kills N    adds kills to each round, to repeat one that the long form has added them to
+  --outage          the first round is two minutes without RabbitMQ and nothing else
+  --soak            a steady load at half the drain rate instead of rounds, with faults in every second minute, sampled each
+                    minute; from 20 minutes on, latency, memory and sizes must be flat
   --json FILE       writes the report as JSON
   --report FILE     writes the section between the markers of a Markdown file
   --logs FOLDER     keeps the logs of the processes
-  --plant           forgets a delivery and removes an event before the first check: the run must fail
+  --plant           before the first check, forgets a delivery, removes an event and adds one without a lane: the run
+                    must fail
 ";
+
+/// From here on a run is the long form, and a soak is judged.
+pub(crate) const LONG: Duration = Duration::from_mins(20);
 
 /// What to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +34,8 @@ pub(crate) struct Options {
     pub(crate) time: Duration,
     pub(crate) rounds: u32,
     pub(crate) first_round: u32,
+    pub(crate) more_kills: u32,
+    pub(crate) outage: bool,
     pub(crate) soak: bool,
     pub(crate) json: Option<PathBuf>,
     pub(crate) report: Option<PathBuf>,
@@ -39,6 +50,8 @@ impl Default for Options {
             time: Duration::from_mins(30),
             rounds: u32::MAX,
             first_round: 1,
+            more_kills: 0,
+            outage: false,
             soak: false,
             json: None,
             report: None,
@@ -59,6 +72,8 @@ impl Options {
                 "--minutes" => options.time = Duration::from_mins(number(argument, value()?)?),
                 "--rounds" => options.rounds = number(argument, value()?)?,
                 "--first-round" => options.first_round = number(argument, value()?)?,
+                "--more-kills" => options.more_kills = number(argument, value()?)?,
+                "--outage" => options.outage = true,
                 "--soak" => options.soak = true,
                 "--json" => options.json = Some(value()?.into()),
                 "--report" => options.report = Some(value()?.into()),
@@ -68,6 +83,11 @@ impl Options {
             }
         }
         Ok(options)
+    }
+
+    /// Whether the run owes kills and an outage: long enough for both, and not told how many rounds to play.
+    pub(crate) const fn is_long_form(&self) -> bool {
+        !self.soak && self.rounds == u32::MAX && self.time.as_secs() >= LONG.as_secs()
     }
 }
 
@@ -90,8 +110,23 @@ mod tests {
     fn options_are_read_and_wrong_ones_named() {
         let options = parse("--seed 7 --minutes 5 --json a.json --soak").unwrap();
         assert_eq!((options.seed, options.time, options.soak), (7, Duration::from_mins(5), true));
+        let again = parse("--first-round 9 --rounds 1 --more-kills 4 --outage").unwrap();
+        assert_eq!((again.first_round, again.more_kills, again.outage), (9, 4, true));
         assert!(parse("--seed seven").unwrap_err().contains("--seed needs a number, not `seven`"));
         assert!(parse("--minutes").unwrap_err().contains("--minutes needs a value"));
         assert!(parse("--minute 5").unwrap_err().contains("unknown argument `--minute`"));
+    }
+
+    #[test]
+    fn the_long_form_has_twenty_minutes_or_more_and_as_many_rounds_as_fit() {
+        for (line, is_long_form) in [
+            ("", true),
+            ("--minutes 20", true),
+            ("--minutes 19", false),
+            ("--rounds 2", false),
+            ("--minutes 20 --soak", false),
+        ] {
+            assert_eq!(parse(line).unwrap().is_long_form(), is_long_form, "{line}");
+        }
     }
 }

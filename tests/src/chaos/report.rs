@@ -12,8 +12,10 @@ use test_support::checker::DeliveryReport;
 
 use super::{
     error::ChaosError,
+    pace::KILLS,
     plan::Plan,
-    soak::{self, Sample, Trend},
+    soak::{Sample, Trend, trends},
+    stage::KillCounts,
     verdict,
 };
 
@@ -22,6 +24,8 @@ use super::{
 pub(crate) struct Round {
     pub(crate) number: u32,
     pub(crate) plan: String,
+    /// Options that draw the plan again, beside seed and number.
+    options: String,
     pub(crate) seconds: u64,
     pub(crate) violations: Vec<String>,
     /// KiB of each process at the end.
@@ -38,8 +42,16 @@ pub(crate) struct Summary {
     kills: u64,
     /// Of these, while the process held a lease.
     kills_in_mid_flight: u64,
+    /// Of these, while the process led and cleaned.
+    kills_while_cleaning: u64,
+    /// The kills that belong to the run, if it is the long form.
+    kills_owed: Option<u64>,
+    /// Events that waited at the end of the minutes without RabbitMQ.
+    waited: u64,
     faults: BTreeMap<&'static str, u64>,
     violations: Vec<String>,
+    /// What belongs to the long form and was not done.
+    shortfalls: Vec<String>,
     rounds: Vec<Round>,
     /// Events a second that a soak appends.
     steady_load: Option<f64>,
@@ -48,7 +60,7 @@ pub(crate) struct Summary {
 
 impl Round {
     pub(crate) fn of(plan: &Plan) -> Self {
-        Self { number: plan.round, plan: plan.to_string(), ..Self::default() }
+        Self { number: plan.round, plan: plan.to_string(), options: plan.options(), ..Self::default() }
     }
 
     /// `answered` is the number of events whose commands were answered.
@@ -81,9 +93,25 @@ impl fmt::Display for Round {
 
 impl Summary {
     pub(crate) fn new(seed: u64) -> Self {
-        let (faults, violations, rounds) = (BTreeMap::new(), Vec::new(), Vec::new());
-        let (steady_load, samples) = (None, Vec::new());
-        Self { seed, seconds: 0, kills: 0, kills_in_mid_flight: 0, faults, violations, rounds, steady_load, samples }
+        Self {
+            seed,
+            seconds: 0,
+            kills: 0,
+            kills_in_mid_flight: 0,
+            kills_while_cleaning: 0,
+            kills_owed: None,
+            waited: 0,
+            faults: BTreeMap::new(),
+            violations: Vec::new(),
+            shortfalls: Vec::new(),
+            rounds: Vec::new(),
+            steady_load: None,
+            samples: Vec::new(),
+        }
+    }
+
+    pub(crate) fn waited(&mut self, events: u64) {
+        self.waited = events;
     }
 
     pub(crate) fn steady_load(&mut self, events_a_second: f64) {
@@ -107,24 +135,49 @@ impl Summary {
         self.rounds.push(round);
     }
 
-    pub(crate) fn end(&mut self, took: Duration, (kills, kills_in_mid_flight): (u64, u64)) {
-        let memory: Vec<_> = self.rounds.iter().map(|round| round.memory.clone()).collect();
-        self.violations.extend(verdict::grown(&memory));
-        for Trend { name, first, last, is_flat } in soak::trends(&self.samples) {
-            if !is_flat {
-                self.violations.push(format!("{name}: grown from {first} to {last}"));
-            }
-        }
-        self.kills = kills;
+    pub(crate) fn end(&mut self, took: Duration, kills: KillCounts) {
+        let grown = trends(&self.samples).into_iter().filter(Trend::has_grown);
+        self.violations.extend(grown.map(|trend| format!("{}, first and last third: {trend}", trend.name)));
+        self.kills = kills.all;
+        self.kills_in_mid_flight = kills.mid_flight;
+        self.kills_while_cleaning = kills.cleaning;
         if self.rounds.is_empty() {
             self.violations.push("no round was played".to_owned());
         }
         self.seconds = took.as_secs();
-        self.kills_in_mid_flight = kills_in_mid_flight;
+    }
+
+    /// Notes what belongs to the long form and is missing. A violation ends a run early: then nothing else is asked of it.
+    pub(crate) fn judge_long_form(&mut self, owes_an_outage: bool) {
+        self.kills_owed = Some(KILLS);
+        if !self.is_clean() {
+            return;
+        }
+        if self.kills < KILLS {
+            self.shortfalls.push(format!("kills: {} of {KILLS} (too few)", self.kills));
+        }
+        if owes_an_outage {
+            self.shortfalls.push("outage: RabbitMQ was not down for two minutes".to_owned());
+        } else if self.waited == 0 {
+            self.shortfalls.push("outage: no event waited while RabbitMQ was down".to_owned());
+        }
     }
 
     pub(crate) fn is_clean(&self) -> bool {
         self.violations.is_empty()
+    }
+
+    /// Whether the run is clean and did all that belongs to it.
+    pub(crate) fn is_fulfilled(&self) -> bool {
+        self.is_clean() && self.shortfalls.is_empty()
+    }
+
+    fn told_kills(&self) -> String {
+        match self.kills_owed {
+            Some(owed) if self.kills < owed => format!("{} of {owed} (too few)", self.kills),
+            Some(owed) => format!("{} of {owed}", self.kills),
+            None => self.kills.to_string(),
+        }
     }
 
     /// The figures, in the order of a reader's interest.
@@ -140,10 +193,14 @@ impl Summary {
         for (reason, count) in &delivery.allowed_duplicates {
             add(&format!("delivered again ({reason})"), count.to_string());
         }
-        add("processes killed", self.kills.to_string());
+        add("processes killed", self.told_kills());
         add("of these, while they held a lease", self.kills_in_mid_flight.to_string());
+        add("of these, while they led and cleaned", self.kills_while_cleaning.to_string());
         for (kind, count) in &self.faults {
             add(&format!("fault: {kind}"), count.to_string());
+        }
+        if self.waited > 0 {
+            add("events that waited while RabbitMQ was down", self.waited.to_string());
         }
         let most = |rounds: &[Round]| rounds.iter().flat_map(|round| round.memory.values()).max().copied();
         let (first, later) = self.rounds.split_at(self.rounds.len().min(verdict::FIRST_ROUNDS));
@@ -154,10 +211,12 @@ impl Summary {
         }
         if let Some(load) = self.steady_load {
             add("steady load (events a second)", format!("{load:.0}"));
+            if trends(&self.samples).is_empty() {
+                add("latency, memory and sizes", "not judged: the soak was too short".to_owned());
+            }
         }
-        for Trend { name, first, last, is_flat } in soak::trends(&self.samples) {
-            let judged = if is_flat { "flat" } else { "grown" };
-            add(&format!("{name}, first and last third"), format!("{first}, {last}: {judged}"));
+        for trend in trends(&self.samples) {
+            add(&format!("{}, first and last third", trend.name), trend.to_string());
         }
         add("violations", self.violations.len().to_string());
         figures
@@ -171,6 +230,9 @@ impl Summary {
         }
         for sample in &self.samples {
             let _written = writeln!(text, "{}- {sample}", if sample.is_first() { "\n" } else { "" });
+        }
+        for shortfall in &self.shortfalls {
+            let _written = writeln!(text, "\n{shortfall}");
         }
         for violation in &self.violations {
             let _written = writeln!(text, "\n```text\n{violation}\n```");
@@ -192,12 +254,12 @@ pub(crate) fn print(summary: &Summary) {
         println!("  {label:<58} {value:>8}");
     }
     println!();
-    for violation in &summary.violations {
-        println!("{violation}");
+    for line in summary.violations.iter().chain(&summary.shortfalls) {
+        println!("{line}");
     }
     if let Some(round) = summary.rounds.iter().find(|round| !round.violations.is_empty()) {
-        let (seed, number) = (summary.seed, round.number);
-        println!("again: cargo xtask chaos --seed {seed} --first-round {number} --rounds 1 --logs FOLDER");
+        let (seed, Round { number, options, .. }) = (summary.seed, round);
+        println!("again: cargo xtask chaos --seed {seed} --first-round {number} --rounds 1{options} --logs FOLDER");
     }
 }
 
@@ -225,7 +287,31 @@ fn with_section(text: &str, title: &str, section: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::with_section;
+    use std::time::Duration;
+
+    use super::{KillCounts, Plan, Round, Summary, with_section};
+
+    fn ended(kills: u64, waited: u64, owes_an_outage: bool) -> Summary {
+        let mut summary = Summary::new(42);
+        let plan = Plan::draw(42, 1);
+        summary.add(&plan, Round::of(&plan));
+        summary.waited(waited);
+        summary.end(Duration::from_mins(20), KillCounts { all: kills, ..KillCounts::default() });
+        summary.judge_long_form(owes_an_outage);
+        summary
+    }
+
+    #[test]
+    fn the_long_form_with_too_few_kills_or_without_its_outage_is_not_fulfilled_and_says_so() {
+        assert!(ended(200, 700, false).is_fulfilled());
+        let few = ended(126, 700, false);
+        assert!(few.is_clean() && !few.is_fulfilled());
+        let section = few.section();
+        assert!(section.contains("| processes killed | 126 of 200 (too few) |"), "{section}");
+        assert!(section.contains("\nkills: 126 of 200 (too few)\n"), "{section}");
+        assert!(!ended(200, 0, true).is_fulfilled(), "there was no outage");
+        assert!(!ended(200, 0, false).is_fulfilled(), "the outage met nothing");
+    }
 
     #[test]
     fn a_section_is_added_once_and_then_replaced_in_its_place() {

@@ -1,7 +1,10 @@
-//! Soak: a steady load at half of what the processes carry, a fault or two each minute, and a sample of what may grow.
+//! Soak: a steady load at half of what the processes carry, faults in every second minute, and a sample of what may grow.
 //!
-//! Published events are kept for a minute alone, so that cleanup runs all the time and sizes can be compared. What was
-//! committed is therefore noted while it is there, more often than it is cleaned.
+//! The minutes between are without faults, so that latencies of like minutes can be compared. Published events are kept for
+//! a minute alone, so that cleanup runs all the time and sizes can be compared. What was committed is therefore noted while
+//! it is there, more often than it is cleaned.
+
+mod flat;
 
 use std::{
     collections::HashMap,
@@ -15,6 +18,7 @@ use sqlx::Row;
 use test_support::checker::DeliveryChecker;
 use uuid::Uuid;
 
+pub(crate) use self::flat::{Trend, trends};
 use super::{
     appenders::{Appenders, EVENTS},
     error::ChaosError,
@@ -41,21 +45,25 @@ const NOTED: Duration = Duration::from_secs(20);
 const NOTES_IN_A_SAMPLE: u32 = 3;
 /// How long the database may be away when commits are noted.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Faults in a minute.
-const STRIKES: usize = 2;
-/// Samples that are not compared: nothing is cleaned in the first minutes.
-const SETTLING: usize = 2;
+/// Faults in a minute that has some: two a minute over the whole soak.
+const STRIKES: usize = 4;
+/// Commits that are timed at a time.
+const COMMITS: usize = 21;
 
 /// One minute.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub(crate) struct Sample {
     minute: u32,
+    /// Whether no fault was drawn for it.
+    is_quiet: bool,
     delivered: usize,
     /// Milliseconds from the insert of an event to its delivery.
     p50: u64,
     p95: u64,
     p99: u64,
     longest: u64,
+    /// Microseconds that a commit took which touches no table, the middle one of some: how fast the machine is now.
+    commit: u64,
     /// KiB of the largest process.
     memory: u64,
     dead_tuples: u64,
@@ -73,14 +81,16 @@ impl fmt::Display for Sample {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "minute {}: {} delivered, insert to delivery p50 {} ms, p95 {} ms, p99 {} ms, longest {} ms; {} KiB; {} dead \
-             tuples, {} KiB of tables, {} KiB of indexes",
+            "minute {}{}: {} delivered, insert to delivery p50 {} ms, p95 {} ms, p99 {} ms, longest {} ms; a commit {} µs; \
+             {} KiB; {} dead tuples, {} KiB of tables, {} KiB of indexes",
             self.minute,
+            if self.is_quiet { ", quiet" } else { "" },
             self.delivered,
             self.p50,
             self.p95,
             self.p99,
             self.longest,
+            self.commit,
             self.memory,
             self.dead_tuples,
             self.table_bytes / 1024,
@@ -108,7 +118,8 @@ pub(super) async fn soak(options: &Options) -> Result<Summary, ChaosError> {
     let appenders = Appenders::start(&stage.fleet.clients, "soak", CLIENTS, every);
     let minutes = u32::try_from(options.time.as_secs() / 60).unwrap_or(u32::MAX);
     for minute in 1..=minutes {
-        let plan = Plan::draw(options.seed, minute).first(STRIKES);
+        let is_quiet = minute % 2 == 0;
+        let plan = Plan::draw(options.seed, minute).first(if is_quiet { 0 } else { STRIKES });
         say(&plan.to_string());
         let from = stage.tap.count();
         let (struck, noted) =
@@ -116,7 +127,7 @@ pub(super) async fn soak(options: &Options) -> Result<Summary, ChaosError> {
         windows.0.extend(struck?);
         noted?;
         stage.fleet.until_ready().await?;
-        let sample = sample(&stage, &commits, minute, from).await?;
+        let sample = Sample { minute, is_quiet, ..sample(&stage, &commits, from).await? };
         say(&sample.to_string());
         summary.add_sample(&plan, sample);
     }
@@ -133,6 +144,7 @@ pub(super) async fn soak(options: &Options) -> Result<Summary, ChaosError> {
     verdict::tell_deliveries(&checker, &stage.tap.seen(), &windows);
     stage.tally().await?.tell_effects(&checker).await?;
     round.judge(checker.report(), answered * i64::from(EVENTS));
+    round.violations.extend(verdict::stuck(&stage).await?);
     summary.add(&Plan::draw(options.seed, minutes).first(0), round);
     summary.end(begun.elapsed(), stage.kills.counts());
     Ok(summary)
@@ -168,11 +180,26 @@ async fn note_commits(stage: &Stage, commits: &mut Commits) -> Result<(), ChaosE
     Ok(())
 }
 
-async fn sample(stage: &Stage, commits: &Commits, minute: u32, from: usize) -> Result<Sample, ChaosError> {
+/// What a commit takes that touches no table: a message in the log, which nobody reads.
+async fn time_of_a_commit(stage: &Stage) -> Option<u64> {
+    let mut connection = stage.connect().await.ok()?;
+    let mut times = Vec::new();
+    for _ in 0..COMMITS {
+        let begun = Instant::now();
+        sqlx::query("SELECT pg_logical_emit_message(true, 'soak', ''::text)").execute(&mut connection).await.ok()?;
+        times.push(u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX));
+    }
+    times.sort_unstable();
+    times.get(times.len() / 2).copied()
+}
+
+/// The figures of the minute that began with the delivery `from`.
+async fn sample(stage: &Stage, commits: &Commits, from: usize) -> Result<Sample, ChaosError> {
     const FIGURES: &str = "SELECT extract(epoch FROM clock_timestamp())::float8, sum(n_dead_tup)::bigint, \
                                   sum(pg_table_size(relid))::bigint, sum(pg_indexes_size(relid))::bigint \
                              FROM pg_stat_user_tables \
                             WHERE relname IN ('outbox_event', 'outbox_lane', 'outbox_claim', 'outbox_due_floor')";
+    let commit = eventually("a timed commit", PATIENCE, || time_of_a_commit(stage)).await?;
     let read = || async { sqlx::query(FIGURES).fetch_one(&mut stage.connect().await.ok()?).await.ok() };
     let figures = eventually("the figures of the tables", PATIENCE, read).await?;
     let (now, clock): (f64, _) = (figures.try_get(0)?, Instant::now());
@@ -193,71 +220,16 @@ async fn sample(stage: &Stage, commits: &Commits, minute: u32, from: usize) -> R
         latencies.get(at).copied().unwrap_or_default()
     };
     Ok(Sample {
-        minute,
         delivered: seen.len(),
         p50: percentile(50),
         p95: percentile(95),
         p99: percentile(99),
         longest: percentile(100),
+        commit,
         memory: stage.fleet.memory().await.iter().map(|(_, kib)| *kib).max().unwrap_or_default(),
         dead_tuples: number(1)?,
         table_bytes: number(2)?,
         index_bytes: number(3)?,
+        ..Sample::default()
     })
-}
-
-/// A figure, and what it was in the first and in the last third of the samples: the middle one of each.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Trend {
-    pub(crate) name: &'static str,
-    pub(crate) first: u64,
-    pub(crate) last: u64,
-    pub(crate) is_flat: bool,
-}
-
-/// One figure of a sample.
-type Figure = fn(&Sample) -> u64;
-
-/// Compares the last third with the first. Latency is left out: a machine's load decides it.
-pub(crate) fn trends(samples: &[Sample]) -> Vec<Trend> {
-    const MIB: u64 = 1024 * 1024;
-    let settled = samples.get(SETTLING..).unwrap_or_default();
-    let third = settled.len() / 3;
-    let (Some(first), Some(last)) = (settled.get(..third), settled.get(settled.len() - third..)) else {
-        return Vec::new();
-    };
-    let middle = |samples: &[Sample], figure: Figure| {
-        let mut figures: Vec<u64> = samples.iter().map(figure).collect();
-        figures.sort_unstable();
-        figures.get(figures.len() / 2).copied()
-    };
-    let rows: [(&'static str, Figure, u64); 4] = [
-        ("memory of the largest process (KiB)", |sample| sample.memory, 32 * 1024),
-        ("dead tuples", |sample| sample.dead_tuples, 20_000),
-        ("bytes of tables", |sample| sample.table_bytes, 8 * MIB),
-        ("bytes of indexes", |sample| sample.index_bytes, 8 * MIB),
-    ];
-    let trend = |(name, figure, margin): (_, Figure, u64)| {
-        let (first, last) = (middle(first, figure)?, middle(last, figure)?);
-        Some(Trend { name, first, last, is_flat: last <= first + first / 2 + margin })
-    };
-    rows.into_iter().filter_map(trend).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{Sample, trends};
-
-    #[test]
-    fn growth_beyond_half_and_a_margin_is_no_longer_flat() {
-        let sample = |minute, memory| Sample { minute, memory, ..Sample::default() };
-        let mut samples: Vec<Sample> = (1..=8).map(|minute| sample(minute, 100_000)).collect();
-        assert!(trends(&samples).iter().all(|trend| trend.is_flat));
-        samples[6].memory = 200_000;
-        samples[7].memory = 200_000;
-        let grown: Vec<_> =
-            trends(&samples).into_iter().filter(|trend| !trend.is_flat).map(|trend| trend.name).collect();
-        assert_eq!(grown, ["memory of the largest process (KiB)"]);
-        assert!(trends(&samples[..4]).is_empty(), "too few samples to compare");
-    }
 }

@@ -28,15 +28,36 @@ pub(crate) struct Stage {
     pub(crate) rabbitmq: ServerControl<RabbitMq>,
     database: TestDatabase,
     pub(crate) kills: Kills,
+    /// Events that waited at the end of the minutes without RabbitMQ.
+    pub(crate) waited: AtomicU64,
     _directory: tempfile::TempDir,
     _servers: Servers,
+}
+
+/// When a process is killed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Moment {
+    Any,
+    /// While it holds a lease.
+    MidFlight,
+    /// While it leads and cleans.
+    Cleaning,
 }
 
 /// Processes killed so far.
 #[derive(Debug, Default)]
 pub(crate) struct Kills {
-    all: AtomicU64,
+    any: AtomicU64,
     mid_flight: AtomicU64,
+    cleaning: AtomicU64,
+}
+
+/// How many processes were killed, by the moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+pub(crate) struct KillCounts {
+    pub(crate) all: u64,
+    pub(crate) mid_flight: u64,
+    pub(crate) cleaning: u64,
 }
 
 /// Connections and channels at the broker.
@@ -73,6 +94,7 @@ impl Stage {
             rabbitmq: servers.rabbitmq().await?.control()?,
             database,
             kills: Kills::default(),
+            waited: AtomicU64::new(0),
             _directory: directory,
             _servers: servers,
         })
@@ -81,6 +103,10 @@ impl Stage {
     /// A connection past the proxies.
     pub(crate) async fn connect(&self) -> Result<PgConnection, sqlx::Error> {
         PgConnection::connect(self.database.url()).await
+    }
+
+    pub(crate) fn database_url(&self) -> &str {
+        self.database.url()
     }
 
     pub(crate) async fn tally(&self) -> Result<Tally, sqlx::Error> {
@@ -115,14 +141,19 @@ impl Stage {
 }
 
 impl Kills {
-    pub(crate) fn note(&self, mid_flight: bool) {
-        self.all.fetch_add(1, Ordering::Relaxed);
-        self.mid_flight.fetch_add(u64::from(mid_flight), Ordering::Relaxed);
+    pub(crate) fn note(&self, moment: Moment) {
+        let count = match moment {
+            Moment::Any => &self.any,
+            Moment::MidFlight => &self.mid_flight,
+            Moment::Cleaning => &self.cleaning,
+        };
+        count.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// All, and those while the process held a lease.
-    pub(crate) fn counts(&self) -> (u64, u64) {
-        (self.all.load(Ordering::Relaxed), self.mid_flight.load(Ordering::Relaxed))
+    pub(crate) fn counts(&self) -> KillCounts {
+        let [any, mid_flight, cleaning] =
+            [&self.any, &self.mid_flight, &self.cleaning].map(|count| count.load(Ordering::Relaxed));
+        KillCounts { all: any + mid_flight + cleaning, mid_flight, cleaning }
     }
 }
 

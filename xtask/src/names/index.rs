@@ -55,6 +55,11 @@ impl Index {
         self.files.contains_key(path) || self.files.keys().any(|file| file.starts_with(&folder))
     }
 
+    /// The text of the file.
+    pub(super) fn text(&self, path: &str) -> Option<&str> {
+        self.files.get(path).map(String::as_str)
+    }
+
     /// Whether the file defines the item. A Rust file is itself the module that it is named after; in other files the
     /// item has to occur as a word.
     #[must_use]

@@ -52,6 +52,12 @@ fn without_name(line: &str, code: &str) -> String {
             return line.replacen(&form, "", 1);
         }
     }
+    // The mark of a case that needs a long run goes with its command.
+    for form in [format!("long: {name}; "), format!("long: {name}")] {
+        if line.contains(&form) {
+            return line.replacen(&form, "", 1);
+        }
+    }
     let alone = format!("| {name} |");
     if line.contains(&alone) { line.replacen(&alone, "| |", 1) } else { line.replacen(&name, INSTEAD, 1) }
 }
@@ -68,6 +74,14 @@ mod tests {
     fn row_goes_when_no_test_is_left_and_loses_a_name_otherwise() {
         let text = "| A | `gone_a`, `gone_b` |\n| B | `gone_a`, `here_b` | `gone/x` |\n| C | `here_c`, `gone_c` |\n| D | `item` |\n";
         assert_eq!(cleaned(text), "| B | `here_b` | |\n| C | `here_c` |\n| D | `item` |\n");
+    }
+
+    #[test]
+    fn mark_of_a_long_case_goes_with_its_command() {
+        let text = "| A | `here_a` | long: `gone_run` |\n| B | `here_b` | long: `gone_run`; the rest |\n\
+                    | C | `here_c` | long: `gone_run`, `here_run` |\n";
+        let expected = "| A | `here_a` |  |\n| B | `here_b` | the rest |\n| C | `here_c` | long: `here_run` |\n";
+        assert_eq!(cleaned(text), expected);
     }
 
     #[test]

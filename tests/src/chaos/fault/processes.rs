@@ -13,7 +13,7 @@ use crate::{
         error::ChaosError,
         fault::Target,
         fleet::{self, LEASE},
-        stage::Stage,
+        stage::{Moment, Stage},
         timer::lasting,
     },
     pause,
@@ -68,7 +68,6 @@ impl ProcessFault {
         }
     }
 
-    #[cfg(test)]
     pub(crate) const fn kills(&self) -> bool {
         matches!(self, Self::Kill { .. } | Self::KillLeader)
     }
@@ -76,8 +75,8 @@ impl ProcessFault {
     pub(crate) async fn happen(&self, stage: &Stage) -> Result<(), ChaosError> {
         match *self {
             Self::Kill { name } => {
-                let mid_flight = until_it_holds_a_lease(stage, name).await;
-                kill(stage, name, mid_flight).await
+                let moment = until_it_holds_a_lease(stage, name).await;
+                kill(stage, name, moment).await
             }
             Self::Stop { name, lasts } => {
                 let member = stage.fleet.member(name)?;
@@ -92,8 +91,8 @@ impl ProcessFault {
                 }
                 stage.fleet.start(name).await
             }
-            Self::KillLeader => match cleaning_leader(stage).await {
-                Some(name) => kill(stage, name, false).await,
+            Self::KillLeader => match cleaning_leader(stage).await? {
+                Some(name) => kill(stage, name, Moment::Cleaning).await,
                 // Nobody led within the time, because of another fault: the next one who does cleans.
                 None => Ok(()),
             },
@@ -102,16 +101,16 @@ impl ProcessFault {
 }
 
 /// Leaves a process alone that is down already: whoever took it down starts it.
-async fn kill(stage: &Stage, name: &'static str, mid_flight: bool) -> Result<(), ChaosError> {
+async fn kill(stage: &Stage, name: &'static str, moment: Moment) -> Result<(), ChaosError> {
     if stage.fleet.member(name)?.kill().await? {
-        stage.kills.note(mid_flight);
+        stage.kills.note(moment);
         stage.fleet.start(name).await?;
     }
     Ok(())
 }
 
 /// Returns at once with the first lease; after a while without one, since another fault may keep the process from it.
-async fn until_it_holds_a_lease(stage: &Stage, name: &str) -> bool {
+async fn until_it_holds_a_lease(stage: &Stage, name: &str) -> Moment {
     let begun = Instant::now();
     while begun.elapsed() < MID_FLIGHT {
         let Ok(mut tally) = stage.tally().await else {
@@ -121,16 +120,19 @@ async fn until_it_holds_a_lease(stage: &Stage, name: &str) -> bool {
         while begun.elapsed() < MID_FLIGHT {
             match tally.held_by(name).await {
                 Ok(0) => {}
-                Ok(_) => return true,
+                Ok(_) => return Moment::MidFlight,
                 Err(_) => break,
             }
         }
     }
-    false
+    Moment::Any
 }
 
 /// Gives the leader history to clean, and its name once some of it is gone.
-async fn cleaning_leader(stage: &Stage) -> Option<&'static str> {
+///
+/// # Errors
+/// If the database refuses the history: without it, this fault would never happen, and nobody would know.
+async fn cleaning_leader(stage: &Stage) -> Result<Option<&'static str>, ChaosError> {
     let begun = Instant::now();
     let mut before = None;
     while begun.elapsed() < CLEANING {
@@ -149,11 +151,24 @@ async fn cleaning_leader(stage: &Stage) -> Option<&'static str> {
             Ok(None)
         };
         match look.await {
-            Ok(leader) => return leader.and_then(|holder| fleet::NAMES.into_iter().find(|name| *name == holder)),
+            Ok(leader) => return Ok(leader.and_then(|holder| fleet::NAMES.into_iter().find(|name| *name == holder))),
+            Err(error) if is_refusal(&error) => return Err(error.into()),
             Err(_unreachable) => pause().await,
         }
     }
-    None
+    Ok(None)
+}
+
+/// Whether the database has looked at a statement and will not have it, now or later: it is not away, nor full.
+fn is_refusal(error: &sqlx::Error) -> bool {
+    /// Insufficient resources, and intervention by an operator: shutdown and start among them.
+    const PASSING: [&str; 2] = ["53", "57"];
+    if let sqlx::Error::Database(error) = error
+        && let Some(code) = error.code()
+    {
+        return !PASSING.iter().any(|class| code.starts_with(class));
+    }
+    false
 }
 
 impl fmt::Display for ProcessFault {

@@ -1,6 +1,6 @@
 //! What happens to RabbitMQ, its connections and what is declared in it.
 
-use std::{fmt, time::Duration};
+use std::{fmt, sync::atomic::Ordering, time::Duration};
 
 use crate::chaos::{dice::Dice, error::ChaosError, stage::Stage, timer::lasting};
 
@@ -20,9 +20,14 @@ pub(crate) enum RabbitMqFault {
     DeleteExchange { lasts: Duration },
     /// A queue that is bound beside those that count is deleted, with all that is in it, and later declared again.
     DeleteQueue { lasts: Duration },
+    /// The node is stopped in order, and started after minutes; the long form has one, alone in its round.
+    Outage,
     /// A further queue is bound that is full and rejects what is published.
     FullQueue { lasts: Duration },
 }
+
+/// Longer than every pause, lease and time-out of the processes, many times over.
+const OUTAGE: Duration = Duration::from_mins(2);
 
 impl RabbitMqFault {
     pub(crate) fn draw(dice: &mut Dice) -> Self {
@@ -48,6 +53,7 @@ impl RabbitMqFault {
             Self::CloseConnections => "RabbitMQ closes all connections",
             Self::DeleteExchange { .. } => "exchange deleted",
             Self::DeleteQueue { .. } => "queue deleted",
+            Self::Outage => "RabbitMQ down for two minutes",
             Self::FullQueue { .. } => "full queue, reject-publish",
         }
     }
@@ -82,6 +88,14 @@ impl RabbitMqFault {
                 lasting(lasts).await;
                 topology.declare_aside().await?;
             }
+            Self::Outage => {
+                node.stop().await?;
+                lasting(OUTAGE).await;
+                // The node comes back also if the database does not answer.
+                let waiting = stage.number(WAITING).await;
+                node.start().await?;
+                stage.waited.fetch_add(waiting?.unsigned_abs(), Ordering::Relaxed);
+            }
             Self::FullQueue { lasts } => {
                 topology.bind_full().await?;
                 lasting(lasts).await;
@@ -91,6 +105,8 @@ impl RabbitMqFault {
         Ok(())
     }
 }
+
+const WAITING: &str = "SELECT count(*) FROM outbox_event WHERE published_at IS NULL AND resolved_at IS NULL";
 
 impl fmt::Display for RabbitMqFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -102,6 +118,7 @@ impl fmt::Display for RabbitMqFault {
             Self::CloseConnections => write!(f, "rabbitmqctl close_all_connections"),
             Self::DeleteExchange { lasts } => write!(f, "delete the exchange for {lasts:?}"),
             Self::DeleteQueue { lasts } => write!(f, "delete a queue beside for {lasts:?}"),
+            Self::Outage => write!(f, "stop RabbitMQ for {OUTAGE:?}"),
             Self::FullQueue { lasts } => write!(f, "a full queue that rejects for {lasts:?}"),
         }
     }

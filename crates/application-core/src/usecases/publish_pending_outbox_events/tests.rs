@@ -1,5 +1,7 @@
 //! Unit tests of the publish use case: rules R5, R6, R13, R14, R17 and case O1, against scripted ports.
 
+mod outages;
+
 use std::{
     collections::{HashMap, VecDeque},
     sync::{Arc, Mutex},
