@@ -458,3 +458,36 @@ async fn replays_and_pauses_answer_in_json() -> Outcome {
     says(&["replay", one, two, "--json"], &replayed(false, 1)).await?;
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_payload_is_shown_when_it_is_asked_for_and_to_no_operator_without_the_right() -> Outcome {
+    const EVENT: &str = "0198c5a0-0000-7000-8000-000000000001";
+    const PAYLOAD: &str = r#"{"note": "for her eyes", "amount": 12345678901234567890.10}"#;
+    const PERSONAL: &str = "INSERT INTO outbox_event (id, aggregate_type, aggregate_id, event_type, payload, headers) \
+         VALUES ('0198c5a0-0000-7000-8000-000000000001', 'order', 'o-1', 'OrderPlaced', \
+                 '{\"note\": \"for her eyes\", \"amount\": 12345678901234567890.10}', '{\"origin\": \"shop\"}')";
+    let world = World::shared("content").await?;
+    let quiet = world.environment.clone().with("APP__LOGS__FILTER", "error");
+    world.execute(PERSONAL).await?;
+    for arguments in
+        [&["outbox", "show", EVENT][..], &["outbox", "show", EVENT, "--json"], &["outbox", "list", "--json"]]
+    {
+        let (status, shown) = run(&quiet, arguments).await?;
+        assert!(status.success() && shown.contains(EVENT), "{shown}");
+        assert!(!shown.contains("her eyes") && !shown.contains("shop"), "{shown}");
+    }
+    let (status, shown) = run(&quiet, &["outbox", "show", EVENT, "--payload"]).await?;
+    assert!(status.success() && shown.contains(PAYLOAD), "{shown}");
+    let (status, json) = run(&quiet, &["outbox", "show", EVENT, "--payload", "--json"]).await?;
+    assert!(status.success(), "{json}");
+    let shown: Value = serde_json::from_str(&json)?;
+    assert_eq!((&shown["payload"], &shown["headers"]["origin"]), (&Value::from(PAYLOAD), &Value::from("shop")));
+
+    let operator = quiet.with("DATABASE_URL", &world.url_of_a_member("operator", &["operator"]).await?);
+    let (status, shown) = run(&operator, &["outbox", "show", EVENT]).await?;
+    assert!(status.success(), "{shown}");
+    let (status, refused) = run(&operator, &["outbox", "show", EVENT, "--payload"]).await?;
+    assert_eq!(status.code(), Some(1), "{refused}");
+    assert!(refused.contains("permission denied") && !refused.contains("her eyes"), "{refused}");
+    Ok(())
+}
