@@ -428,6 +428,21 @@ async fn old_history_is_purged_in_batches_after_a_dry_run_and_open_and_dead_even
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn work_on_many_events_tells_of_each_batch_on_its_way() -> Outcome {
+    let world = World::shared("progress").await?;
+    assert_eq!((world.number(DEAD).await?, world.number(DIE).await?), (5, 5));
+    for (arguments, told) in [
+        (&["outbox", "discard", "--all", "--batch", "2"][..], "an operator acted on events"),
+        (&["outbox", "purge", "--older-than", "0s", "--batch", "2"], "history is being purged"),
+    ] {
+        let (status, output) = run(&world.environment, arguments).await?;
+        assert!(status.success(), "{output}");
+        assert_eq!(output.matches(told).count(), 3, "{output}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn replays_and_pauses_answer_in_json() -> Outcome {
     let world = World::shared("json").await?;
     let quiet = world.environment.clone().with("APP__LOGS__FILTER", "error");

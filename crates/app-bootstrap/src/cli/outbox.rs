@@ -171,6 +171,7 @@ Examples:
   app outbox purge --older-than 30days --only resolved
 
 What is purged cannot be replayed, and its ids are no duplicates any more. Open and DEAD events stay, whatever their age.
+A line of the log tells of each batch, if logs.filter lets it through.
 Exit codes: 0 done, 1 refused or failed, 2 wrong arguments, 130 interrupted after a batch (the same command goes on).";
 
 const PAUSE_EXAMPLES: &str = "\
