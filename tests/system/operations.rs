@@ -188,6 +188,34 @@ async fn a_consumer_without_records_is_told_from_one_with_nothing_parked() -> Ou
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_parked_message_is_listed_and_given_up_by_the_commands_of_the_inbox() -> Outcome {
+    const EVENT: &str = "0198c5a0-0000-7000-8000-000000000001";
+    const UNREADABLE: &str = "INSERT INTO outbox_event (id, aggregate_type, aggregate_id, event_type, payload) \
+         VALUES ('0198c5a0-0000-7000-8000-000000000001', 'work-log', '42', 'WorkLogCompleted', '{}')";
+    let world = World::shared("parked").await?;
+    let quiet = world.environment.clone().with("APP__LOGS__FILTER", "error");
+    let _consuming = world.serve("only").await?;
+    world.execute(UNREADABLE).await?;
+    let parked = || async {
+        let (status, listed) =
+            run(&quiet, &["inbox", "parked", "--consumer", "portfolio-minutes", "--json"]).await.ok()?;
+        let listed: Value = status.success().then(|| serde_json::from_str(&listed).ok())??;
+        listed.as_array().cloned()
+    };
+    let one = || async { parked().await.filter(|listed| !listed.is_empty()) };
+    let listed = eventually("the parked message in the list", PATIENCE, one).await?;
+    assert!(matches!(&listed[..], [only] if only["event"] == EVENT && only["aggregateId"] == "42"), "{listed:?}");
+
+    let aggregate = ["--aggregate-type", "work-log", "--aggregate-id", "42"];
+    let unpark = [&["inbox", "unpark"], &aggregate[..], &["--discard", EVENT]].concat();
+    let (status, asked) = run(&quiet, &unpark).await?;
+    assert!(status.success() && asked.starts_with("asked; "), "{asked}");
+    let none = || async { parked().await.filter(Vec::is_empty) };
+    eventually("nothing parked any more", PATIENCE, none).await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn service_operator_and_reader_work_with_the_rights_of_their_roles_alone() -> Outcome {
     let world = World::shared("members").await?;
     let member = async |user: &str, roles: &[&str]| -> Outcome<AppEnvironment> {
