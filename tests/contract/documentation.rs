@@ -12,6 +12,7 @@ const METRICS: &str = include_str!("../../crates/app-bootstrap/src/telemetry/met
 const METRICS_PAGE: &str = include_str!("../../docs/metrics.md");
 const CONNECTOR: &str = include_str!("../../docs/examples/debezium-event-router.json");
 
+const PRODUCTION: &str = include_str!("../../docs/guides/go-to-production.md");
 const CONTAINERFILE: &str = include_str!("../../docs/examples/Containerfile");
 const MANIFESTS: &str = include_str!("../../docs/examples/kubernetes.yaml");
 
@@ -87,6 +88,17 @@ fn wrong_settings(text: &str) -> Option<String> {
         Ok(settings) => settings.problems().first().map(ToString::to_string),
         Err(error) => Some(error.to_string()),
     }
+}
+
+/// What is said of a process's memory and connections goes with the defaults.
+#[test]
+fn the_page_of_production_sizes_by_the_defaults_of_the_relay() {
+    let relay = Settings::default().outbox.relay;
+    let (workers, mebibytes) = (relay.workers, relay.max_bytes >> 20);
+    let memory = format!("`outbox.relay.workers` ({workers}) × `outbox.relay.max_bytes` ({mebibytes} MiB)");
+    assert!(PRODUCTION.contains(&memory), "{memory}");
+    let kept = format!("| `outbox.relay.workers` | keep {workers};");
+    assert!(PRODUCTION.contains(&kept), "{kept}");
 }
 
 #[test]

@@ -188,6 +188,34 @@ async fn a_consumer_without_records_is_told_from_one_with_nothing_parked() -> Ou
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_parked_message_is_listed_and_given_up_by_the_commands_of_the_inbox() -> Outcome {
+    const EVENT: &str = "0198c5a0-0000-7000-8000-000000000001";
+    const UNREADABLE: &str = "INSERT INTO outbox_event (id, aggregate_type, aggregate_id, event_type, payload) \
+         VALUES ('0198c5a0-0000-7000-8000-000000000001', 'work-log', '42', 'WorkLogCompleted', '{}')";
+    let world = World::shared("parked").await?;
+    let quiet = world.environment.clone().with("APP__LOGS__FILTER", "error");
+    let _consuming = world.serve("only").await?;
+    world.execute(UNREADABLE).await?;
+    let parked = || async {
+        let (status, listed) =
+            run(&quiet, &["inbox", "parked", "--consumer", "portfolio-minutes", "--json"]).await.ok()?;
+        let listed: Value = status.success().then(|| serde_json::from_str(&listed).ok())??;
+        listed.as_array().cloned()
+    };
+    let one = || async { parked().await.filter(|listed| !listed.is_empty()) };
+    let listed = eventually("the parked message in the list", PATIENCE, one).await?;
+    assert!(matches!(&listed[..], [only] if only["event"] == EVENT && only["aggregateId"] == "42"), "{listed:?}");
+
+    let aggregate = ["--aggregate-type", "work-log", "--aggregate-id", "42"];
+    let unpark = [&["inbox", "unpark"], &aggregate[..], &["--discard", EVENT]].concat();
+    let (status, asked) = run(&quiet, &unpark).await?;
+    assert!(status.success() && asked.starts_with("asked; "), "{asked}");
+    let none = || async { parked().await.filter(Vec::is_empty) };
+    eventually("nothing parked any more", PATIENCE, none).await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn service_operator_and_reader_work_with_the_rights_of_their_roles_alone() -> Outcome {
     let world = World::shared("members").await?;
     let member = async |user: &str, roles: &[&str]| -> Outcome<AppEnvironment> {
@@ -428,6 +456,21 @@ async fn old_history_is_purged_in_batches_after_a_dry_run_and_open_and_dead_even
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn work_on_many_events_tells_of_each_batch_on_its_way() -> Outcome {
+    let world = World::shared("progress").await?;
+    assert_eq!((world.number(DEAD).await?, world.number(DIE).await?), (5, 5));
+    for (arguments, told) in [
+        (&["outbox", "discard", "--all", "--batch", "2"][..], "an operator acted on events"),
+        (&["outbox", "purge", "--older-than", "0s", "--batch", "2"], "history is being purged"),
+    ] {
+        let (status, output) = run(&world.environment, arguments).await?;
+        assert!(status.success(), "{output}");
+        assert_eq!(output.matches(told).count(), 3, "{output}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn replays_and_pauses_answer_in_json() -> Outcome {
     let world = World::shared("json").await?;
     let quiet = world.environment.clone().with("APP__LOGS__FILTER", "error");
@@ -456,5 +499,38 @@ async fn replays_and_pauses_answer_in_json() -> Outcome {
     says(&["replay", one, two, "--dry-run", "--json"], &replayed(true, 2)).await?;
     says(&["replay", one, "--json"], &replayed(false, 1)).await?;
     says(&["replay", one, two, "--json"], &replayed(false, 1)).await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_payload_is_shown_when_it_is_asked_for_and_to_no_operator_without_the_right() -> Outcome {
+    const EVENT: &str = "0198c5a0-0000-7000-8000-000000000001";
+    const PAYLOAD: &str = r#"{"note": "for her eyes", "amount": 12345678901234567890.10}"#;
+    const PERSONAL: &str = "INSERT INTO outbox_event (id, aggregate_type, aggregate_id, event_type, payload, headers) \
+         VALUES ('0198c5a0-0000-7000-8000-000000000001', 'order', 'o-1', 'OrderPlaced', \
+                 '{\"note\": \"for her eyes\", \"amount\": 12345678901234567890.10}', '{\"origin\": \"shop\"}')";
+    let world = World::shared("content").await?;
+    let quiet = world.environment.clone().with("APP__LOGS__FILTER", "error");
+    world.execute(PERSONAL).await?;
+    for arguments in
+        [&["outbox", "show", EVENT][..], &["outbox", "show", EVENT, "--json"], &["outbox", "list", "--json"]]
+    {
+        let (status, shown) = run(&quiet, arguments).await?;
+        assert!(status.success() && shown.contains(EVENT), "{shown}");
+        assert!(!shown.contains("her eyes") && !shown.contains("shop"), "{shown}");
+    }
+    let (status, shown) = run(&quiet, &["outbox", "show", EVENT, "--payload"]).await?;
+    assert!(status.success() && shown.contains(PAYLOAD), "{shown}");
+    let (status, json) = run(&quiet, &["outbox", "show", EVENT, "--payload", "--json"]).await?;
+    assert!(status.success(), "{json}");
+    let shown: Value = serde_json::from_str(&json)?;
+    assert_eq!((&shown["payload"], &shown["headers"]["origin"]), (&Value::from(PAYLOAD), &Value::from("shop")));
+
+    let operator = quiet.with("DATABASE_URL", &world.url_of_a_member("operator", &["operator"]).await?);
+    let (status, shown) = run(&operator, &["outbox", "show", EVENT]).await?;
+    assert!(status.success(), "{shown}");
+    let (status, refused) = run(&operator, &["outbox", "show", EVENT, "--payload"]).await?;
+    assert_eq!(status.code(), Some(1), "{refused}");
+    assert!(refused.contains("permission denied") && !refused.contains("her eyes"), "{refused}");
     Ok(())
 }

@@ -78,6 +78,7 @@ pub fn check(root: &Path) -> Result<Report, Error> {
     text.retain(|file| !file.path.contains("/vendor/"));
     let index = Index::read(root)?;
     let mut report = layout::check_rust(&rust);
+    report.merge(layout::check_crates(&rust));
     report.merge(layout::check_blanks(&text));
     report.merge(test_code::check(&rust, ALLOWED));
     report.merge(links::check(&markdown, root));

@@ -8,6 +8,11 @@
 //! # Invariants
 //! - Knows no other crate of the workspace, no I/O and no runtime (`cargo xtask arch`).
 //! - A version that was published is never changed in a way that its readers notice; a new version is a new type.
+//!
+//! # Adding an event
+//! 1. In the context's `integration_events.rs`: a type that classifies every field, with its [`IntegrationEvent`].
+//! 2. An [`EventContract`] of it in the context's catalogue.
+//! 3. `cargo xtask events`, which writes its schema, its golden payload and its part of the `AsyncAPI` document.
 
 mod classification;
 mod compatibility;

@@ -1,9 +1,9 @@
 //! The sample domain: work logs of a portfolio, from a domain change to the event that tells others.
 //!
-//! # Direction
-//! `domain` ← `application` ← `adapter`. `domain` and `application`, with [`ports`] and [`integration_events`] between
-//! them, know `application-core` and nothing that does I/O; only `adapter` may use a database, HTTP or the persistence
-//! crate, of which it takes the transaction type alone.
+//! # Invariants
+//! - `domain` ← `application` ← `adapter`. `domain` and `application`, with [`ports`] and [`integration_events`] between
+//!   them, know `application-core` and nothing that does I/O (`cargo xtask arch`).
+//! - Only `adapter` may use a database, HTTP or the persistence crate, of which it takes the transaction type alone.
 //!
 //! # The way of a command
 //! HTTP → driving port → use case → one transaction: the aggregate is stored, its events are recorded and appended at

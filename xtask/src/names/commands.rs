@@ -87,8 +87,12 @@ fn unknown_argument<'a>(arguments: &str, words: impl Iterator<Item = &'a str>) -
 
 #[cfg(test)]
 mod tests {
-    use super::{check_commands, unknown_argument};
-    use crate::names::fixture::{document, index};
+    use super::{COMMAND_LINE, check_commands, unknown_argument};
+    use crate::{
+        command::COMMANDS,
+        names::fixture::{document, index},
+        workspace,
+    };
 
     fn problems(text: &str) -> Vec<String> {
         check_commands(&[document(text)], &index()).problems().to_vec()
@@ -140,5 +144,24 @@ mod tests {
     #[test]
     fn documents_without_a_command_fail() {
         assert_eq!(problems("text"), ["looked at no commands in documents: the rule cannot hold"]);
+    }
+
+    /// What runs outside of a check is met by nobody before it is needed.
+    #[test]
+    fn commands_of_workflows_and_of_the_hook_exist() {
+        const FOLDERS: [&str; 4] = [".ci/", ".devcontainer/", ".githooks/", ".github/workflows/"];
+        let (root, mut found) = (workspace::root(), 0);
+        for path in workspace::paths(&root).unwrap() {
+            if !FOLDERS.iter().any(|folder| path.starts_with(folder)) {
+                continue;
+            }
+            let text = workspace::read_text(&root.join(&path)).unwrap();
+            for rest in text.split(COMMAND_LINE).skip(1) {
+                let name: String = rest.chars().take_while(|c| c.is_ascii_lowercase() || *c == '-').collect();
+                assert!(COMMANDS.iter().any(|command| command.name == name), "{path}: {name}");
+                found += 1;
+            }
+        }
+        assert!(found > 5, "{found} commands");
     }
 }

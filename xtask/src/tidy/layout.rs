@@ -22,6 +22,27 @@ pub(super) fn check_rust(files: &[SourceFile]) -> Report {
     report
 }
 
+/// The documentation of a crate says what holds in it, and how its next part is added.
+pub(super) fn check_crates(files: &[SourceFile]) -> Report {
+    let mut report = Report::default();
+    let crates: Vec<&SourceFile> = files.iter().filter(|file| is_crate(&file.path)).collect();
+    for file in &crates {
+        for heading in ["//! # Invariants", "//! # Adding a"] {
+            if !file.text.lines().any(|line| line.starts_with(heading)) {
+                report.problem(format!("{}: has no part `{heading}` in its documentation", file.path));
+            }
+        }
+    }
+    report.looked_at("crates", crates.len());
+    report
+}
+
+/// `crates/<name>/src/lib.rs`.
+fn is_crate(path: &str) -> bool {
+    let name = path.strip_prefix("crates/").and_then(|rest| rest.strip_suffix("/src/lib.rs"));
+    name.is_some_and(|name| !name.contains('/'))
+}
+
 /// No line ends in a blank, and none holds a tab.
 pub(super) fn check_blanks(files: &[SourceFile]) -> Report {
     let mut report = Report::default();
@@ -40,7 +61,7 @@ pub(super) fn check_blanks(files: &[SourceFile]) -> Report {
 
 #[cfg(test)]
 mod tests {
-    use super::{check_blanks, check_rust};
+    use super::{check_blanks, check_crates, check_rust};
     use crate::tidy::file;
 
     #[test]
@@ -71,7 +92,21 @@ mod tests {
     }
 
     #[test]
+    fn crate_that_does_not_say_what_holds_or_how_to_add_to_it_fails() {
+        let whole = "//! It is.\n//!\n//! # Invariants\n//! - Holds.\n//!\n//! # Adding an adapter\n//! 1. Write it.\n";
+        let part = file("crates/b/src/part/lib.rs", "//! It is.\n");
+        assert!(check_crates(&[file("crates/a/src/lib.rs", whole), part]).is_clean());
+        assert_eq!(
+            check_crates(&[file("crates/a/src/lib.rs", "//! It is.\n//! # Adding it\n")]).problems(),
+            [
+                "crates/a/src/lib.rs: has no part `//! # Invariants` in its documentation",
+                "crates/a/src/lib.rs: has no part `//! # Adding a` in its documentation"
+            ]
+        );
+    }
+
+    #[test]
     fn no_files_at_all_fail() {
-        assert!(!check_rust(&[]).is_clean() && !check_blanks(&[]).is_clean());
+        assert!(!check_rust(&[]).is_clean() && !check_blanks(&[]).is_clean() && !check_crates(&[]).is_clean());
     }
 }

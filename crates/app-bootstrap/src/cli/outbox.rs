@@ -4,10 +4,10 @@ use std::process::ExitCode;
 
 use application_core::{
     outbox::{AggregateType, EventAction, EventId, HolderName, OutboxEventStatus, Reason},
-    ports::{AuditEntry, BlockedAggregate, EventFilter, OutboxEventState, PauseScope},
+    ports::{AuditEntry, BlockedAggregate, EventFilter, OutboxEventContent, OutboxEventState, PauseScope},
 };
 use clap::{Args, Subcommand};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use time::format_description::well_known::Rfc3339;
 
 use super::{
@@ -49,11 +49,14 @@ pub(super) enum OutboxCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Everything about one event.
+    /// Everything about one event but its content.
     #[command(after_help = SHOW_EXAMPLES)]
     Show {
         /// The event.
         id: EventId,
+        /// Its payload and headers as well: the payload as the text that was appended.
+        #[arg(long)]
+        payload: bool,
         /// Print one JSON object.
         #[arg(long)]
         json: bool,
@@ -149,8 +152,10 @@ const SHOW_EXAMPLES: &str = "\
 Examples:
   app outbox show 0198c5a0-0000-7000-8000-000000000001
   app outbox show 0198c5a0-0000-7000-8000-000000000001 --json
+  app outbox show 0198c5a0-0000-7000-8000-000000000001 --payload
 
-`blockedBehind` names the event to act upon when this one waits for another. Exits with 1 if there is no such event.";
+`blockedBehind` names the event to act upon when this one waits for another. Exits with 1 if there is no such event.
+What a payload holds is not for everybody: with the roles of migrations/roles, operators and readers are refused it.";
 
 const BLOCKED_EXAMPLES: &str = "\
 Examples:
@@ -166,6 +171,7 @@ Examples:
   app outbox purge --older-than 30days --only resolved
 
 What is purged cannot be replayed, and its ids are no duplicates any more. Open and DEAD events stay, whatever their age.
+A line of the log tells of each batch, if logs.filter lets it through.
 Exit codes: 0 done, 1 refused or failed, 2 wrong arguments, 130 interrupted after a batch (the same command goes on).";
 
 const PAUSE_EXAMPLES: &str = "\
@@ -224,9 +230,13 @@ impl OutboxCommand {
                 let events = outbox.list(&filter).await?;
                 print(&Value::Array(events.iter().map(event).collect()), json, rows_table);
             }
-            Self::Show { id, json } => {
+            Self::Show { id, payload, json } => {
                 let state = outbox.show(id).await?;
-                print(&if json { event(&state) } else { shown(&state) }, json, fields_table);
+                let mut value = if json { event(&state) } else { shown(&state) };
+                if payload {
+                    add_content(&mut value, &outbox.content(id).await?);
+                }
+                print(&value, json, fields_table);
             }
             Self::Blocked { limit, json } => {
                 let aggregates = outbox.blocked(limit).await?;
@@ -301,6 +311,16 @@ fn shown(state: &OutboxEventState) -> Value {
         fields.insert("lastError".to_owned(), json!(format!("{error} (before it was published)")));
     }
     value
+}
+
+/// The payload stays a text: as a value its numbers could lose digits.
+fn add_content(event: &mut Value, content: &OutboxEventContent) {
+    let headers: Map<String, Value> =
+        content.headers.iter().map(|(name, value)| (name.to_owned(), json!(value))).collect();
+    if let Some(fields) = event.as_object_mut() {
+        fields.insert("headers".to_owned(), Value::Object(headers));
+        fields.insert("payload".to_owned(), json!(content.payload.as_str()));
+    }
 }
 
 fn audit_entry(entry: &AuditEntry) -> Value {

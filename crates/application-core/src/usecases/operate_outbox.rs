@@ -6,8 +6,9 @@ use crate::{
     outbox::{Attribution, EventAction, EventId, OnPublish, OutboxEventStatus},
     ports::{
         AuditEntry, BlockedAggregate, DeadGroup, EventFilter, EventPage, LeaderState, OutboxAuditPort,
-        OutboxEventState, OutboxHoldersPort, OutboxOperationsPort, OutboxPausePort, OutboxStatistics,
-        OutboxStatisticsPort, Pause, PauseScope, RecentPublishing, RelayLeases, StoreError, WakeupPort,
+        OutboxEventContent, OutboxEventState, OutboxHoldersPort, OutboxOperationsPort, OutboxPausePort,
+        OutboxStatistics, OutboxStatisticsPort, Pause, PauseScope, RecentPublishing, RelayLeases, StoreError,
+        WakeupPort,
     },
     usecases::StopSignal,
 };
@@ -179,6 +180,14 @@ impl OperateOutboxUseCase {
     /// [`OperateError`].
     pub async fn show(&self, id: EventId) -> Result<OutboxEventState, OperateError> {
         self.ports.operations.find(id).await?.ok_or(OperateError::NotFound { id })
+    }
+
+    /// Payload and headers of one event. The store may refuse them to whoever may see everything else.
+    ///
+    /// # Errors
+    /// [`OperateError`].
+    pub async fn content(&self, id: EventId) -> Result<OutboxEventContent, OperateError> {
+        self.ports.operations.content(id).await?.ok_or(OperateError::NotFound { id })
     }
 
     /// A page of events, by one look at the store.

@@ -42,6 +42,9 @@ impl PurgeOutboxUseCase {
                 }
                 let removed = self.maintenance.purge(*history, age, batch, by).await?;
                 report.events += u64::from(removed);
+                if removed > 0 {
+                    tracing::info!(%history, events = report.events, "history is being purged");
+                }
                 if removed < batch {
                     break;
                 }
