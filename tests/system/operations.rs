@@ -321,8 +321,12 @@ async fn dead_events_are_moved_in_bulk_after_a_dry_run_and_a_repetition_touches_
     says(&["requeue", "--class", "rejected", "--batch", "1"], "2 events requeued").await?;
     says(&["requeue", "--class", "rejected", "--batch", "1"], "0 events requeued").await?;
     let (one, two) = ("0198c5a0-0000-7000-8000-000000000003", "0198c5a0-0000-7000-8000-000000000001");
-    says(&["discard", one, two, "--dry-run"], "1 event would be discarded").await?;
-    says(&["discard", one, two, "--by", "zoe", "--reason", "given up"], "1 event discarded").await?;
+    let left = format!("event {two} is PENDING, so it cannot be discarded");
+    says(&["discard", one, two, "--dry-run"], &format!("1 event would be discarded\n{left}")).await?;
+    let given_up = ["discard", one, two, "--by", "zoe", "--reason", "given up"];
+    says(&given_up, &format!("1 event discarded\n{left}")).await?;
+    let resolved = format!("event {one} is DEAD and resolved, so it cannot be discarded");
+    says(&given_up, &format!("0 events discarded\n{resolved}\n{left}")).await?;
     // What was given up on purpose comes back by its id alone.
     says(&["requeue", "--all", "--dry-run"], "2 events would be requeued").await?;
     says(&["requeue", one], "1 event requeued").await?;
@@ -493,12 +497,37 @@ async fn replays_and_pauses_answer_in_json() -> Outcome {
     }
     assert!(run(&publishing, &["relay", "--until-drained"]).await?.0.success());
     let (one, two) = ("0198c5a0-0000-7000-8000-000000000001", "0198c5a0-0000-7000-8000-000000000002");
-    let replayed = |dry_run: bool, events: u32| {
-        format!(r#"{{"action":"replay","dryRun":{dry_run},"events":{events},"interrupted":false}}"#)
+    let replayed = |dry_run: bool, events: u32, unchanged: &str| {
+        let left = format!(r#""unchanged":[{unchanged}],"unknown":[]"#);
+        format!(r#"{{"action":"replay","dryRun":{dry_run},"events":{events},"interrupted":false,{left}}}"#)
     };
-    says(&["replay", one, two, "--dry-run", "--json"], &replayed(true, 2)).await?;
-    says(&["replay", one, "--json"], &replayed(false, 1)).await?;
-    says(&["replay", one, two, "--json"], &replayed(false, 1)).await?;
+    says(&["replay", one, two, "--dry-run", "--json"], &replayed(true, 2, "")).await?;
+    says(&["replay", one, "--json"], &replayed(false, 1, "")).await?;
+    let pending = format!(r#"{{"id":"{one}","resolved":false,"status":"PENDING"}}"#);
+    says(&["replay", one, two, "--json"], &replayed(false, 1, &pending)).await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_several_events_the_unknown_ones_are_named_and_the_others_are_changed() -> Outcome {
+    let world = World::shared("unknown").await?;
+    let quiet = world.environment.clone().with("APP__LOGS__FILTER", "error");
+    assert_eq!((world.number(DEAD).await?, world.number(DIE).await?), (5, 5));
+    let (one, two) = ("0198c5a0-0000-7000-8000-000000000001", "0198c5a0-0000-7000-8000-000000000002");
+    let (gone, lost) = ("0198c5a0-0000-7000-8000-00000000000a", "0198c5a0-0000-7000-8000-00000000000b");
+    let fails = async |arguments: &[&str], said: &str| -> Outcome {
+        let (status, output) = run(&quiet, &[&["outbox"], arguments].concat()).await?;
+        assert_eq!(status.code(), Some(1), "{arguments:?}: {output}");
+        assert_eq!(output.trim(), said, "{arguments:?}");
+        Ok(())
+    };
+    let unknown = format!("event {gone} is not in the outbox\nevent {lost} is not in the outbox");
+    fails(&["requeue", gone, one, lost, "--dry-run"], &format!("1 event would be requeued\n{unknown}")).await?;
+    fails(&["requeue", gone, one, lost, one], &format!("1 event requeued\n{unknown}")).await?;
+    let pending = format!(r#"{{"id":"{one}","resolved":false,"status":"PENDING"}}"#);
+    let left = format!(r#""unchanged":[{pending}],"unknown":["{gone}"]"#);
+    let said = format!(r#"{{"action":"discard","dryRun":false,"events":1,"interrupted":false,{left}}}"#);
+    fails(&["discard", one, two, gone, "--json"], &said).await?;
     Ok(())
 }
 

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use rustix::process::Signal;
-use system_tests::{AppProcess, eventually};
+use system_tests::{AppEnvironment, AppProcess, eventually};
 use test_support::checker::DuplicateReason;
+use tokio::net::TcpListener;
 
 use crate::world::{Outcome, PATIENCE, World, complete_one, load, run};
 
@@ -141,6 +142,53 @@ async fn relay_until_drained_names_a_broker_that_cannot_be_reached() -> Outcome 
     assert!(output.contains("the broker cannot be used"), "{output}");
     assert!(output.contains("AMQP_URL"), "{output}");
     assert!(!output.contains("hidden"), "{output}");
+    Ok(())
+}
+
+/// How each long command ends at SIGTERM once it has connected to a server that takes connections and says nothing; the
+/// server's address goes into the environment.
+async fn codes_after_sigterm(environment: impl Fn(&str) -> AppEnvironment) -> Outcome<[Option<i32>; 3]> {
+    let commands: [&[&str]; 3] = [&["serve"], &["relay"], &["relay", "--until-drained"]];
+    let (free, mut codes) = ("127.0.0.1:0", [None; 3]);
+    for (arguments, code) in commands.into_iter().zip(&mut codes) {
+        // One for each: what a process before has begun is not taken for the start of the next.
+        let silent = TcpListener::bind(free).await?;
+        let environment = environment(&silent.local_addr()?.to_string())
+            .with("APP__HTTP__LISTEN", free)
+            .with("APP__OPERATIONS__HEALTH_LISTEN", free)
+            .with("APP__OPERATIONS__OPS_LISTEN", free);
+        let mut process = environment.spawn(&arguments.concat(), arguments, free.parse()?, free.parse()?)?;
+        let (_held, _) = tokio::time::timeout(PATIENCE, silent.accept()).await??;
+        process.signal(Signal::TERM)?;
+        *code = process.ended(PATIENCE).await?.code();
+    }
+    Ok(codes)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_takes_a_connection_and_stays_silent_does_not_hold_a_start_that_is_stopped() -> Outcome {
+    let directory = tempfile::tempdir()?;
+    // Without the signal, the start would end as well, but later and with another code.
+    let environment = |address: &str| {
+        AppEnvironment::new(directory.path(), &format!("postgres://somebody@{address}/nowhere"), None)
+            .with("APP__DATABASE__POOL__ACQUIRE_TIMEOUT", "1m")
+    };
+    assert_eq!(codes_after_sigterm(environment).await?, [Some(0), Some(0), NOT_DRAINED]);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broker_that_takes_a_connection_and_stays_silent_does_not_hold_a_process_that_is_stopped() -> Outcome {
+    let world = World::shared("silent_broker").await?;
+    let environment = |address: &str| {
+        let environment = world.environment.clone();
+        environment
+            .with("AMQP_URL", &format!("amqp://somebody:hidden@{address}/nowhere"))
+            .with("APP__OUTBOUND__AMQP__CONNECT_TIMEOUT", "10m")
+            .with("APP__CONSUMER__CONNECT_TIMEOUT", "5m")
+            .with("APP__SERVICE__GRACE", "10m")
+    };
+    assert_eq!(codes_after_sigterm(environment).await?, [Some(0), Some(0), NOT_DRAINED]);
     Ok(())
 }
 

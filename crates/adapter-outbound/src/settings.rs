@@ -83,6 +83,17 @@ impl<'a> Problems<'a> {
         }
     }
 
+    /// A pause from what another setting says to an hour.
+    pub(crate) fn within_from(&mut self, key: &str, value: Duration, by: &str, least: Duration) {
+        if value > AN_HOUR {
+            self.add(key, readable(value), format!("it must be at most {}", readable(AN_HOUR)));
+        } else if value < least {
+            let bound = format!("it must be {} ({by}) to {}", readable(least), readable(AN_HOUR));
+            let problem = SettingProblem::new(key, readable(value), bound).bounded_by(by);
+            self.found.push(problem.within(self.prefix));
+        }
+    }
+
     pub(crate) fn message_bytes(&mut self, key: &str, value: u64) {
         if !(1..=MOST_MESSAGE_BYTES).contains(&value) {
             self.add(key, value.to_string(), format!("it must be 1 to {MOST_MESSAGE_BYTES} bytes"));

@@ -181,11 +181,9 @@ impl DatabaseSettings {
             ));
         }
         if pool.min_connections > pool.max_connections {
-            problems.push(SettingProblem::new(
-                "pool.min_connections",
-                pool.min_connections.to_string(),
-                format!("at most {} (pool.max_connections) is allowed", pool.max_connections),
-            ));
+            let bound = format!("at most {} (pool.max_connections) is allowed", pool.max_connections);
+            let problem = SettingProblem::new("pool.min_connections", pool.min_connections, bound);
+            problems.push(problem.bounded_by("pool.max_connections"));
         }
     }
 

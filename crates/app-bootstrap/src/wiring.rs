@@ -50,18 +50,22 @@ impl Process {
     /// Connects to the database, whose schema must be recent enough, and begins to connect to the broker.
     ///
     /// A broker that is down is no error: commands are taken, events wait, readiness says so.
+    /// `None`: it was cancelled before the database was connected, and nothing runs.
     ///
     /// # Errors
     /// [`BootstrapError`].
-    pub async fn connect(settings: Settings, cancel: CancellationToken) -> Result<Self, BootstrapError> {
+    pub async fn connect(settings: Settings, cancel: CancellationToken) -> Result<Option<Self>, BootstrapError> {
         let metrics = install_metrics()?;
-        let database = database(&settings).await?;
+        let Some(database) = cancel.run_until_cancelled(database(&settings)).await.transpose()? else {
+            tracing::info!("stopped before the database was connected");
+            return Ok(None);
+        };
         let broker = Broker::start(&settings, OutboxConfig::random(), OutboxConfig::clock())?;
         let (wakeup, listener) = connect_wakeup(&settings, &database);
         let checks = operations::checks(&database, &broker);
         let tasks = TaskTracker::new();
         let topology_known = None;
-        Ok(Self { settings, database, broker, wakeup, listener, metrics, checks, tasks, cancel, topology_known })
+        Ok(Some(Self { settings, database, broker, wakeup, listener, metrics, checks, tasks, cancel, topology_known }))
     }
 
     /// Starts the relay, the reaper, the figures and the maintenance of the outbox.
@@ -145,12 +149,25 @@ impl Process {
         Ok(())
     }
 
-    /// Publishes until nothing is due and nothing is in flight; needs the broker now.
+    /// Publishes until nothing is due and nothing is in flight; needs the broker now. The exit code of a stop before that
+    /// is [`EXIT_NOT_DRAINED`].
     ///
     /// # Errors
     /// [`BootstrapError::Broker`] when the broker cannot be reached.
     pub async fn drain(self) -> Result<ExitCode, BootstrapError> {
-        self.broker.require().await?;
+        let end = match self.cancel.run_until_cancelled(self.broker.require()).await {
+            Some(usable) => {
+                usable?;
+                self.publish_until_drained().await?
+            }
+            None => RelayEnd::Stopped,
+        };
+        self.cancel.cancel();
+        let stopped = self.until_stopped().await;
+        Ok(if end == RelayEnd::Drained { stopped } else { ExitCode::from(EXIT_NOT_DRAINED) })
+    }
+
+    async fn publish_until_drained(&self) -> Result<RelayEnd, BootstrapError> {
         let outbox = self.outbox();
         let relay = outbox.relay(self.broker.publisher())?;
         let reaper = outbox.reaper();
@@ -158,10 +175,7 @@ impl Process {
             let reaper = Arc::clone(&reaper);
             async move { reaper.run_once().await }
         });
-        let end = relay.run_until_drained(self.cancel.clone()).await;
-        self.cancel.cancel();
-        let stopped = self.until_stopped().await;
-        Ok(if end == RelayEnd::Drained { stopped } else { ExitCode::from(EXIT_NOT_DRAINED) })
+        Ok(relay.run_until_drained(self.cancel.clone()).await)
     }
 
     /// Waits for the signal, then for everything that runs, and closes what is connected (case S61).

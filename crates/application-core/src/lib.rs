@@ -25,4 +25,4 @@ mod setting_problem;
 pub mod usecases;
 
 pub use json_object::JsonObject;
-pub use setting_problem::{SettingProblem, hides_credentials};
+pub use setting_problem::{SettingProblem, hides_credentials, shortened};

@@ -172,7 +172,11 @@ impl ConsumerSettings {
             problems.push(SettingProblem::new("parking_queue", format!("{:?}", self.parking_queue), bound));
         }
         number(&mut problems, "prefetch", self.prefetch.into(), 1, 1_000);
-        number(&mut problems, "concurrency", self.concurrency.into(), 1, u64::from(self.prefetch.max(1)));
+        number(&mut problems, "concurrency", self.concurrency.into(), 1, 1_000);
+        if (self.prefetch.saturating_add(1)..=1_000).contains(&self.concurrency) {
+            let bound = format!("it must be 1 to {} (prefetch)", self.prefetch);
+            problems.push(SettingProblem::new("concurrency", self.concurrency, bound).bounded_by("prefetch"));
+        }
         number(&mut problems, "max_body_bytes", self.max_body_bytes as u64, 1_024, 16 * 1024 * 1024);
         let (shortest, longest) = (Duration::from_millis(100), Duration::from_mins(5));
         time(&mut problems, "connect_timeout", self.connect_timeout, shortest, longest);
@@ -204,25 +208,31 @@ impl ConsumerSettings {
     }
 
     fn retry_problems(&self, problems: &mut Vec<SettingProblem>) {
-        number(problems, "retry.tries", self.retry.tries.into(), 1, 100);
-        match self.backoff() {
-            Err(problem) => problems.push(problem),
-            Ok(policy) => {
-                let span = self.retry.longest_span(&policy);
-                if span > RetrySettings::LONGEST_SPAN {
-                    let longest = readable(RetrySettings::LONGEST_SPAN);
-                    let bound = format!("the waits of all tries together must stay within {longest}");
-                    problems.push(SettingProblem::new("retry", format!("{} long", readable(span)), bound));
-                }
-            }
+        let RetrySettings { tries, floor, base, cap } = self.retry;
+        let mut found = Vec::new();
+        number(&mut found, "tries", tries.into(), 1, 100);
+        found.extend(OutboxBackoffPolicy::problems(floor, base, cap));
+        let policy = self.backoff().ok().filter(|_| found.is_empty());
+        let span = policy.map_or(Duration::ZERO, |policy| self.retry.longest_span(&policy));
+        problems.extend(found.into_iter().map(|problem| problem.within("retry")));
+        if span > RetrySettings::LONGEST_SPAN {
+            let longest = readable(RetrySettings::LONGEST_SPAN);
+            let bound = format!("the waits of all tries together must stay within {longest}");
+            problems.push(SettingProblem::new("retry", format!("{} long", readable(span)), bound));
         }
     }
 
     fn outage_problems(&self, problems: &mut Vec<SettingProblem>) {
         let OutageSettings { first_pause, longest_pause } = self.outage;
         let longest = Duration::from_mins(10);
-        time(problems, "outage.first_pause", first_pause, Duration::from_millis(1), longest);
-        time(problems, "outage.longest_pause", longest_pause, first_pause, longest);
+        let least = Duration::from_millis(1);
+        time(problems, "outage.first_pause", first_pause, least, longest);
+        time(problems, "outage.longest_pause", longest_pause, least, longest);
+        if longest_pause < first_pause && (least..=longest).contains(&longest_pause) {
+            let bound = format!("it must be {} (outage.first_pause) to {}", readable(first_pause), readable(longest));
+            let problem = SettingProblem::new("outage.longest_pause", readable(longest_pause), bound);
+            problems.push(problem.bounded_by("outage.first_pause"));
+        }
     }
 }
 
@@ -273,7 +283,12 @@ mod tests {
             handler_timeout: Duration::ZERO,
             heartbeat: Duration::ZERO,
             grace: Duration::from_hours(1),
-            retry: RetrySettings { tries: 0, ..RetrySettings::default() },
+            retry: RetrySettings {
+                tries: 0,
+                floor: Duration::ZERO,
+                cap: Duration::from_hours(24 * 8),
+                ..RetrySettings::default()
+            },
             outage: OutageSettings { first_pause: Duration::ZERO, longest_pause: Duration::from_hours(1) },
             ..ConsumerSettings::default()
         };
@@ -296,13 +311,37 @@ mod tests {
                 "heartbeat",
                 "grace",
                 "retry.tries",
-                "retry",
+                "retry.floor",
+                "retry.cap",
                 "outage.first_pause",
                 "outage.longest_pause",
             ]
         );
         let text = InvalidConsumerSettings { problems }.to_string();
         assert!(!text.contains("hunter2") && !text.contains("somewhere"), "{text}");
+    }
+
+    #[test]
+    fn what_another_setting_bounds_is_told_with_that_setting() {
+        let settings = ConsumerSettings {
+            prefetch: 4,
+            concurrency: 5,
+            retry: RetrySettings { floor: Duration::from_secs(3), ..RetrySettings::default() },
+            outage: OutageSettings { first_pause: Duration::from_secs(40), ..OutageSettings::default() },
+            ..ConsumerSettings::default()
+        };
+        let told: Vec<_> = settings.problems().iter().map(ToString::to_string).collect();
+        assert_eq!(
+            told,
+            [
+                "concurrency is 5, but it must be 1 to 4 (prefetch)",
+                "retry.base is 1s, but it must be 3s (floor) to 7d",
+                "outage.longest_pause is 30s, but it must be 40s (outage.first_pause) to 10m",
+            ]
+        );
+        let refused = ConsumerSettings { prefetch: 0, ..settings };
+        let keys = SettingProblem::without_follow_ons(refused.problems()).into_iter().map(|problem| problem.key);
+        assert_eq!(keys.collect::<Vec<_>>(), ["prefetch", "retry.base", "outage.longest_pause"]);
     }
 
     #[test]

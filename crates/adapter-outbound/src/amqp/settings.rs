@@ -123,7 +123,7 @@ impl AmqpSettings {
         }
         let first = self.reconnect_first_pause;
         problems.within("reconnect_first_pause", first, Duration::from_millis(10), AN_HOUR);
-        problems.within("reconnect_longest_pause", self.reconnect_longest_pause, first.min(AN_HOUR), AN_HOUR);
+        problems.within_from("reconnect_longest_pause", self.reconnect_longest_pause, "reconnect_first_pause", first);
         self.topology.problems(&mut problems);
         problems.found()
     }

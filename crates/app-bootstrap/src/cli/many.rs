@@ -1,14 +1,16 @@
 //! Actions on events: by id, or on all that match, in batches that can be interrupted.
 
-use std::{process::ExitCode, time::Duration};
+use std::{collections::HashSet, process::ExitCode, time::Duration};
 
 use application_core::{
     outbox::{AggregateId, AggregateType, EventAction, EventId, EventType, FailureClass, SettledHistory},
     ports::EventFilter,
-    usecases::{MOST_IN_A_BATCH, ManyReport, OperateOutboxUseCase, PurgeOutboxUseCase, Selection, StopSignal},
+    usecases::{
+        LeftAlone, MOST_IN_A_BATCH, ManyReport, OperateOutboxUseCase, PurgeOutboxUseCase, Selection, StopSignal,
+    },
 };
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -88,20 +90,35 @@ impl ManyArgs {
         outbox: &OperateOutboxUseCase,
     ) -> Result<ExitCode, BootstrapError> {
         let (by, stop) = (self.by.attribution(), stop_at_signal()?);
+        let ids = without_repetitions(self.ids);
         // What is said of one event alone is why it could not be done.
-        if let ([id], false) = (&self.ids[..], self.dry_run) {
+        if let ([id], false) = (&ids[..], self.dry_run) {
             outbox.act(action, *id, &by).await?;
-            return Ok(say(action.into(), ManyReport { events: 1, ..ManyReport::default() }, false, self.json));
+            let report = ManyReport { events: 1, ..ManyReport::default() };
+            return Ok(say(action.into(), &report, Some(&[]), false, self.json));
         }
-        let which =
-            if self.ids.is_empty() { Selection::Matching(self.filter.filter()) } else { Selection::Events(self.ids) };
+        let named = !ids.is_empty();
+        let which = if named { Selection::Events(ids) } else { Selection::Matching(self.filter.filter()) };
         let report = if self.dry_run {
             outbox.count_many(action, &which, &stop).await?
         } else {
             outbox.act_on_many(action, &which, self.batch, &by, &stop).await?
         };
-        Ok(say(action.into(), report, self.dry_run, self.json))
+        let code = say(action.into(), &report, named.then_some(&report.left[..]), self.dry_run, self.json);
+        if !self.json {
+            for left in &report.left {
+                output::hint(outbox.why_left(action, left).to_string());
+            }
+        }
+        Ok(code)
     }
+}
+
+/// An event that is named twice is one event.
+fn without_repetitions(mut ids: Vec<EventId>) -> Vec<EventId> {
+    let mut seen = HashSet::new();
+    ids.retain(|id| seen.insert(*id));
+    ids
 }
 
 /// Published events by id, to be sent again.
@@ -160,11 +177,13 @@ impl PurgeArgs {
                 output::line(format!("{} events or more would be purged", count.events));
                 return Ok(ExitCode::SUCCESS);
             }
-            return Ok(say(PURGE, ManyReport { events: count.events, ..ManyReport::default() }, true, self.json));
+            let report = ManyReport { events: count.events, ..ManyReport::default() };
+            return Ok(say(PURGE, &report, None, true, self.json));
         }
         let (by, stop) = (self.by.attribution(), stop_at_signal()?);
         let purging = purge.purge(&histories, self.older_than, self.batch, &by, &stop);
-        Ok(say(PURGE, purging.await.map_err(BootstrapError::Purge)?, false, self.json))
+        let report = purging.await.map_err(BootstrapError::Purge)?;
+        Ok(say(PURGE, &report, None, false, self.json))
     }
 }
 
@@ -192,15 +211,38 @@ impl From<EventAction> for Done {
     }
 }
 
-fn say(done: Done, report: ManyReport, dry_run: bool, json: bool) -> ExitCode {
-    let ManyReport { events, interrupted, .. } = report;
+/// Says what was done, and as JSON also which of the events that were named are left as they were. The exit code is a
+/// failure's if one of them is unknown.
+fn say(done: Done, report: &ManyReport, left: Option<&[LeftAlone]>, dry_run: bool, json: bool) -> ExitCode {
+    let (events, interrupted) = (report.events, report.interrupted);
     if json {
-        let report = json!({ "action": done.action, "events": events, "dryRun": dry_run, "interrupted": interrupted });
-        output::line(report.to_string());
+        let mut said =
+            json!({ "action": done.action, "events": events, "dryRun": dry_run, "interrupted": interrupted });
+        if let (Some(left), Some(fields)) = (left, said.as_object_mut()) {
+            fields.insert("unknown".to_owned(), unknown(left).collect());
+            fields.insert("unchanged".to_owned(), unchanged(left).collect());
+        }
+        output::line(said.to_string());
     } else {
         let would_be = if dry_run { "would be " } else { "" };
         let early = if interrupted { "; interrupted, the same command goes on" } else { "" };
         output::line(format!("{} {would_be}{}{early}", counted(events, "event"), done.participle));
     }
-    if interrupted { ExitCode::from(EXIT_INTERRUPTED) } else { ExitCode::SUCCESS }
+    if interrupted {
+        return ExitCode::from(EXIT_INTERRUPTED);
+    }
+    if left.is_some_and(|left| unknown(left).next().is_some()) { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+/// The ids that are not in the outbox.
+fn unknown(left: &[LeftAlone]) -> impl Iterator<Item = Value> {
+    left.iter().filter(|left| left.found.is_none()).map(|left| json!(left.id.to_string()))
+}
+
+/// Events that do not stand where the action starts from.
+fn unchanged(left: &[LeftAlone]) -> impl Iterator<Item = Value> {
+    left.iter().filter_map(|left| {
+        let (status, resolved) = left.found?;
+        Some(json!({ "id": left.id.to_string(), "status": status.as_str(), "resolved": resolved }))
+    })
 }

@@ -194,21 +194,24 @@ Examples:
   app outbox requeue --class unroutable --older-than 10m --dry-run
   app outbox requeue --aggregate-type order --aggregate-id 42 --by zoe
 
-Exit codes: 0 done, 1 refused or failed, 2 wrong arguments, 130 interrupted after a batch (the same command goes on).";
+Of several ids, those that cannot be changed are named and the others are changed.
+Exit codes: 0 done, 1 refused or failed or an id is unknown, 2 wrong arguments, 130 interrupted after a batch (the same command goes on).";
 
 const DISCARD_EXAMPLES: &str = "\
 Examples:
   app outbox discard 0198c5a0-0000-7000-8000-000000000001 --reason 'sent by hand'
   app outbox discard --event-type OrderPlaced --class poison --dry-run
 
-Exit codes: 0 done, 1 refused or failed, 2 wrong arguments, 130 interrupted after a batch (the same command goes on).";
+Of several ids, those that cannot be changed are named and the others are changed.
+Exit codes: 0 done, 1 refused or failed or an id is unknown, 2 wrong arguments, 130 interrupted after a batch (the same command goes on).";
 
 const REPLAY_EXAMPLES: &str = "\
 Examples:
   app outbox replay 0198c5a0-0000-7000-8000-000000000001 --reason 'consumer lost it'
   app outbox replay 0198c5a0-0000-7000-8000-000000000001 0198c5a0-0000-7000-8000-000000000002 --dry-run
 
-A consumer that handled the event knows it by its inbox: `app inbox forget` comes first if it is to have its effect again.";
+A consumer that handled the event knows it by its inbox: `app inbox forget` comes first if it is to have its effect again.
+Of several ids, those that cannot be sent again are named, the others are; exits with 1 if an id is unknown.";
 
 const AUDIT_EXAMPLES: &str = "\
 Examples:

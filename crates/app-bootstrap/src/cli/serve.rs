@@ -9,8 +9,12 @@ use crate::{error::BootstrapError, settings::Settings, shutdown::cancel_at_signa
 pub(super) async fn serve(settings: Settings) -> Result<ExitCode, BootstrapError> {
     let cancel = CancellationToken::new();
     cancel_at_signal(cancel.clone())?;
-    let mut process = Process::connect(settings, cancel).await?;
+    let Some(mut process) = Process::connect(settings, cancel.clone()).await? else {
+        return Ok(ExitCode::SUCCESS);
+    };
     process.run_relay()?;
-    process.run_service().await?;
+    if let Some(started) = cancel.run_until_cancelled(process.run_service()).await {
+        started?;
+    }
     Ok(process.until_stopped().await)
 }

@@ -7,6 +7,7 @@ mod service;
 #[cfg(test)]
 mod tests;
 mod unreadable;
+mod variables;
 
 use std::time::Duration;
 
@@ -73,7 +74,7 @@ impl Settings {
             problems.extend(found.into_iter().map(|problem| problem.within(section)));
         }
         problems.extend(self.lease_problem());
-        problems
+        SettingProblem::without_follow_ons(problems)
     }
 
     /// A confirm may take its whole time-out, and a send must still fit before the half time at which a lease is renewed.
@@ -95,7 +96,8 @@ impl Settings {
             "a lease must outlast three time-outs of a confirm: set it to {} or more{otherwise}",
             readable(shortest)
         );
-        Some(SettingProblem::new("outbox.relay.lease", readable(lease), bound))
+        let problem = SettingProblem::new("outbox.relay.lease", readable(lease), bound);
+        Some(self.confirm_timeout_key().into_iter().fold(problem, SettingProblem::bounded_by))
     }
 
     /// How long a publish may take at most.

@@ -9,6 +9,7 @@ use application_core::{
         AggregateType, BreakerPolicy, DeadHeadPolicy, HolderName, InvalidBackoff, OnPublish, OutboxBackoffPolicy,
     },
     ports::ReapRequest,
+    setting_duration::readable,
     usecases::{CleanUpPolicy, PublishPolicy},
 };
 use serde::{Deserialize, Serialize};
@@ -333,20 +334,17 @@ impl OutboxSettings {
     pub(super) fn problems(&self) -> Vec<SettingProblem> {
         let mut problems = Vec::new();
         self.relay.check(&mut problems);
-        if let Err(error) = self.retry.policy() {
-            problems.push(SettingProblem::new("retry", "contradictory", error.to_string()));
-        }
+        let retry = &self.retry;
+        number(&mut problems, "retry.max_attempts", retry.max_attempts.into(), 1, u32::MAX.into());
+        let waits = OutboxBackoffPolicy::problems(retry.floor, retry.base, retry.cap);
+        problems.extend(waits.into_iter().map(|problem| problem.within("retry")));
         let breaker = &self.breaker;
-        number(
-            &mut problems,
-            "breaker.failures_in_a_row",
-            breaker.failures_in_a_row.into(),
-            1,
-            self.retry.max_attempts.into(),
-        );
+        let (failures, attempts) = (u64::from(breaker.failures_in_a_row), u64::from(retry.max_attempts));
+        number_up_to(&mut problems, "breaker.failures_in_a_row", failures, 1, ("retry.max_attempts", attempts));
         let (millisecond, hour) = (Duration::from_millis(1), Duration::from_hours(1));
         problems.extend(between("breaker.first_pause", breaker.first_pause, millisecond, hour));
-        problems.extend(between("breaker.longest_pause", breaker.longest_pause, breaker.first_pause, hour));
+        let first_pause = ("breaker.first_pause", breaker.first_pause);
+        problems.extend(from("breaker.longest_pause", breaker.longest_pause, first_pause, hour));
         for kind in &self.dead_head.skip {
             if let Err(error) = AggregateType::try_new(kind.as_str()) {
                 problems.push(SettingProblem::new("dead_head.skip", format!("{kind:?}"), error.to_string()));
@@ -364,7 +362,12 @@ impl OutboxSettings {
         let retention = &self.retention;
         let longest = Duration::from_hours(24 * 3_650);
         problems.extend(between("retention.published", retention.published, Duration::from_mins(1), longest));
-        problems.extend(between("retention.inbox", retention.inbox, retention.published, longest));
+        problems.extend(from(
+            "retention.inbox",
+            retention.inbox,
+            ("retention.published", retention.published),
+            longest,
+        ));
         problems.extend(between("retention.every", retention.every, second, Duration::from_hours(24)));
         number(&mut problems, "retention.batch", retention.batch.into(), 1, 100_000);
         problems.extend(between("leader.lease", self.leader.lease, second * 3, Duration::from_mins(10)));
@@ -381,17 +384,54 @@ impl RelaySettings {
         let key = |name: &str| format!("relay.{name}");
         number(problems, &key("workers"), self.workers as u64, 1, 64);
         number(problems, &key("max_events"), most, 1, 10_000);
-        number(problems, &key("min_lanes"), self.min_lanes.into(), 1, most);
-        number(problems, &key("max_run"), self.max_run.into(), 1, most);
+        let max_events = ("relay.max_events", most);
+        number_up_to(problems, &key("min_lanes"), self.min_lanes.into(), 1, max_events);
+        number_up_to(problems, &key("max_run"), self.max_run.into(), 1, max_events);
         number(problems, &key("max_bytes"), self.max_bytes, 1 << 20, 1 << 30);
         number(problems, &key("window"), self.window as u64, 1, 10_000);
         let (second, hour) = (Duration::from_secs(1), Duration::from_hours(1));
         problems.extend(between(&key("lease"), self.lease, second, hour));
         let (millisecond, minute) = (Duration::from_millis(1), Duration::from_mins(1));
         problems.extend(between(&key("overdue_check"), self.overdue_check, Duration::from_millis(10), minute));
-        problems.extend(between(&key("shortest_poll"), self.shortest_poll, millisecond, self.longest_poll));
         problems.extend(between(&key("longest_poll"), self.longest_poll, millisecond, minute));
-        problems.extend(between(&key("longest_retry"), self.longest_retry, self.shortest_poll, Duration::from_mins(5)));
+        let longest = ("relay.longest_poll", self.longest_poll);
+        problems.extend(up_to(&key("shortest_poll"), self.shortest_poll, millisecond, longest));
+        let shortest = ("relay.shortest_poll", self.shortest_poll);
+        problems.extend(from(&key("longest_retry"), self.longest_retry, shortest, Duration::from_mins(5)));
+    }
+}
+
+/// A number from `least` to what another setting says.
+fn number_up_to(problems: &mut Vec<SettingProblem>, key: &str, value: u64, least: u64, (by, most): (&str, u64)) {
+    if value < least {
+        problems.push(SettingProblem::new(key, value, format!("it must be at least {least}")));
+    } else if value > most {
+        let bound = format!("it must be {least} to {most} ({by})");
+        problems.push(SettingProblem::new(key, value, bound).bounded_by(by));
+    }
+}
+
+/// A duration from `least` to what another setting says.
+fn up_to(key: &str, value: Duration, least: Duration, (by, most): (&str, Duration)) -> Option<SettingProblem> {
+    if value < least {
+        Some(SettingProblem::new(key, readable(value), format!("it must be at least {}", readable(least))))
+    } else if value > most {
+        let bound = format!("it must be {} to {} ({by})", readable(least), readable(most));
+        Some(SettingProblem::new(key, readable(value), bound).bounded_by(by))
+    } else {
+        None
+    }
+}
+
+/// A duration from what another setting says to `most`.
+fn from(key: &str, value: Duration, (by, least): (&str, Duration), most: Duration) -> Option<SettingProblem> {
+    if value > most {
+        Some(SettingProblem::new(key, readable(value), format!("it must be at most {}", readable(most))))
+    } else if value < least {
+        let bound = format!("it must be {} ({by}) to {}", readable(least), readable(most));
+        Some(SettingProblem::new(key, readable(value), bound).bounded_by(by))
+    } else {
+        None
     }
 }
 
@@ -417,7 +457,8 @@ mod tests {
             ..OutboxSettings::default()
         };
         let problems = settings.problems();
-        assert_eq!(problems, [SettingProblem::new("breaker.failures_in_a_row", 4, "it must be 1 to 3")]);
+        let problem = SettingProblem::new("breaker.failures_in_a_row", 4, "it must be 1 to 3 (retry.max_attempts)");
+        assert_eq!(problems, [problem.bounded_by("retry.max_attempts")]);
     }
 
     #[test]

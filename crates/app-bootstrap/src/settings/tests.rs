@@ -2,7 +2,7 @@
 
 mod any_source;
 
-use std::{collections::BTreeMap, fs, time::Duration};
+use std::{collections::BTreeMap, fs, process::Command, time::Duration};
 
 use secrecy::ExposeSecret;
 use tempfile::TempDir;
@@ -173,11 +173,164 @@ fn every_list_of_the_settings_can_be_set_from_the_environment() {
 }
 
 #[test]
+fn an_item_of_another_type_is_refused_with_its_key_and_place_from_file_and_environment() {
+    let file = "[outbox.dead_head]\nskip = [\"a\", 1, true]\n[outbound.amqp.topology]\nbinding_keys = [{ a = 1 }]\n";
+    let items = ["outbound.amqp.topology.binding_keys[0]", "outbox.dead_head.skip[1]", "outbox.dead_head.skip[2]"];
+    assert_eq!(problems(file, &[]), items);
+    let variables = [
+        ("APP__OUTBOX__DEAD_HEAD__SKIP", r#"["a", 4711]"#),
+        ("APP__OUTBOUND__ROUTE__OVERRIDES", r#"["a", {event_type = "Paid", exchange = 4711}]"#),
+        ("APP__OUTBOUND__WEBHOOK__OVERRIDES", r#"[{event_type = "Paid", secrets = 4711}]"#),
+    ];
+    let told = texts(&variables);
+    assert_eq!(
+        told,
+        [
+            "outbound.route.overrides[0] is a text, but it must be a section as in a file, {key = \"value\"}",
+            "outbound.route.overrides[1].exchange is a number, but it must be a text in quotes",
+            "outbound.webhook.overrides[0].secrets is a number, but it must be a text in quotes",
+            "outbox.dead_head.skip[1] is a number, but it must be a text in quotes",
+        ]
+    );
+}
+
+#[test]
+fn variables_of_which_one_sets_what_another_sets_too_are_refused_with_both_names() {
+    let within = [("APP__HTTP__LISTEN", "127.0.0.1:1"), ("APP__HTTP__LISTEN__X", "1")];
+    let text =
+        "http.listen is set by APP__HTTP__LISTEN, but APP__HTTP__LISTEN__X sets a key within it: set one of them";
+    assert_eq!(texts(&within), [text]);
+    let twice = [("APP__SERVICE__GRACE", "3s"), ("app__service__grace", "4s")];
+    let text = "service.grace is set by APP__SERVICE__GRACE, but app__service__grace sets it as well: set one of them";
+    assert_eq!(texts(&twice), [text]);
+    let list = [("APP__OUTBOX__DEAD_HEAD__SKIP", "[]"), ("APP__OUTBOX__DEAD_HEAD__SKIP__0", "a")];
+    assert_eq!(problems("", &list), ["outbox.dead_head.skip"]);
+    // An empty variable counts as none, and a longer name alone is no conflict.
+    load("", &[("APP__HTTP__LISTEN", "127.0.0.1:1"), ("APP__HTTP__LISTEN__X", "")]).unwrap();
+    load("", &[("APP__DATABASE__URL", "postgres://h/d"), ("DATABASE_URL", "postgres://other/d")]).unwrap();
+    load("", &[("APP__OUTBOX__RELAY__MAX_RUN", "9"), ("APP__OUTBOX__RELAY__MAX_EVENTS", "99")]).unwrap();
+}
+
+#[test]
+fn a_variable_of_any_letters_and_any_depth_is_told_by_its_own_key() {
+    let text = texts(&[("APP__ENCRYPTION__KEYS__ÜX", "hush-0123456789")]).concat();
+    assert!(text.starts_with("encryption.keys is a text of 3 bytes, but an identifier must be 1 to 64"), "{text}");
+    assert_eq!(problems("", &[("APP__OUTBOX__ÜX", "1")]), ["outbox.üx"]);
+    assert_eq!(problems("", &[("APP__OUTBOX__DEAD_HEAD__SKIP[0]", "a")]), ["outbox.dead_head.skip[0]"]);
+    let deep = format!("APP__{}", "A__".repeat(30_000));
+    let text = texts(&[(deep.as_str(), "1")]).concat();
+    assert!(text.contains("at most 16 parts") && text.len() < 1_000, "{text}");
+}
+
+#[test]
+fn a_key_in_quotes_is_not_taken_for_a_path() {
+    let file = "\"http.listen\" = \"127.0.0.1:1\"\n[http]\nlisten = \"127.0.0.1:2\"\n[outbox]\n\"relay.workers\" = 3\n";
+    assert_eq!(problems(file, &[]), ["\"http.listen\"", "outbox.\"relay.workers\""]);
+}
+
+#[test]
+fn exactly_the_file_that_is_named_is_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let named = directory.path().join("zz");
+    fs::write(directory.path().join("zz.toml"), "[outbox.relay]\nworkers = 4\n").unwrap();
+    let sources = Sources { file: Some(named.clone()), ..Sources::default() };
+    match sources.load() {
+        Err(SettingsError::Unreadable { file, reason }) => {
+            assert_eq!((file, reason.as_str()), (named.clone(), "there is no such file"));
+        }
+        other => panic!("{other:?}"),
+    }
+    assert!(!sources.settings_file().found);
+    fs::write(&named, "\u{feff}[outbox.relay]\nworkers = 5\n").unwrap();
+    assert_eq!(sources.load().unwrap().outbox.relay.workers, 5);
+    assert!(sources.settings_file().found);
+}
+
+#[test]
+fn what_is_no_readable_file_is_a_problem_with_its_path_and_cause() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    // Reading a pipe that nobody writes into would wait.
+    assert!(Command::new("mkfifo").arg(at("pipe.toml")).status().unwrap().success());
+    fs::create_dir(at("folder.toml")).unwrap();
+    std::os::unix::fs::symlink(at("round.toml"), at("round.toml")).unwrap();
+    fs::write(at("bytes.toml"), b"# hush \xff\n").unwrap();
+    fs::write(at("words.toml"), "url = hush\n").unwrap();
+    for (name, cause) in [
+        ("pipe", "it is a pipe"),
+        ("folder", "it is a directory"),
+        ("round", ""),
+        ("bytes", "it is not UTF-8 from byte 7 on"),
+        ("words", "TOML parse error at line 1"),
+    ] {
+        let file = at(&format!("{name}.toml"));
+        let asked_for = Sources { file: Some(file.clone()), ..Sources::default() };
+        let of_profile =
+            Sources { directory: directory.path().to_owned(), profile: name.to_owned(), ..Sources::default() };
+        for sources in [asked_for, of_profile] {
+            let error = sources.load().unwrap_err();
+            assert!(matches!(error, SettingsError::Unreadable { .. }), "{error:?}");
+            let text = error.to_string();
+            assert!(text.contains(&file.display().to_string()) && text.contains(cause), "{text}");
+            assert!(!text.contains("hush"), "{text}");
+        }
+    }
+}
+
+#[test]
+fn an_empty_profile_is_the_local_one() {
+    let named = |name: &str| super::load::profile(&environment(&[("APP_PROFILE", name)]));
+    assert_eq!((named(""), named("test")), ("local".to_owned(), "test".to_owned()));
+    assert_eq!(super::load::profile(&BTreeMap::new()), "local");
+}
+
+#[test]
+fn each_wait_of_a_retry_is_told_with_key_bound_and_value_and_no_follow_on() {
+    let variables = [
+        ("APP__OUTBOX__RETRY__MAX_ATTEMPTS", "0"),
+        ("APP__OUTBOX__RETRY__FLOOR", "0s"),
+        ("APP__OUTBOX__RETRY__CAP", "8d"),
+        ("APP__CONSUMER__RETRY__FLOOR", "5s"),
+        ("APP__OUTBOX__RELAY__MAX_EVENTS", "many"),
+        ("APP__OUTBOX__RELAY__MIN_LANES", "9999"),
+    ];
+    assert_eq!(
+        texts(&variables),
+        [
+            "outbox.relay.max_events is \"many\", but it must be a whole number, for example 500",
+            "outbox.retry.max_attempts is 0, but it must be 1 to 4294967295",
+            "outbox.retry.floor is 0s, but it must be above 0s, up to 7d",
+            "outbox.retry.cap is 8d, but it must be at most 7d",
+            "consumer.retry.base is 1s, but it must be 5s (floor) to 7d",
+        ]
+    );
+}
+
+#[test]
+fn a_long_value_is_told_by_its_beginning() {
+    let long = "q".repeat(100_000);
+    for (name, key) in [
+        ("APP__CONSUMER__QUEUE", "consumer.queue"),
+        ("APP__SERVICE__INSTANCE", "service.instance"),
+        ("APP__OUTBOX__DEAD_HEAD__SKIP", "outbox.dead_head.skip"),
+        ("APP__OUTBOX__WAKEUP__NOTIFY__CHANNEL", "outbox.wakeup.notify.channel"),
+        ("APP__LOGS__FILTER", "logs.filter"),
+    ] {
+        let value = if name == "APP__LOGS__FILTER" { format!("{long}={long}") } else { long.clone() };
+        let text = texts(&[(name, value.as_str())]).concat();
+        assert!(text.starts_with(key) && text.contains("characters)") && text.len() < 3_000, "{} bytes", text.len());
+    }
+    let name = format!("APP__{long}");
+    let text = texts(&[(name.as_str(), "1")]).concat();
+    assert!(text.contains("characters)") && text.len() < 3_000, "{} bytes", text.len());
+}
+
+#[test]
 fn a_list_is_not_taken_for_the_keys_of_a_section() {
     let file = "http = [\"127.0.0.1:1\", 1024, 1, \"1s\"]\n[outbound.route]\noverrides = [[\"a\", \"b\"]]\n";
     let mut found = problems(file, &[]);
     found.sort();
-    assert_eq!(found, ["http", "outbound.route.overrides"]);
+    assert_eq!(found, ["http", "outbound.route.overrides[0]"]);
 }
 
 #[test]
@@ -197,7 +350,7 @@ fn one_run_names_every_problem_by_its_key() {
             "outbox.relay.lease",
             "outbox.relay.workers",
             "outbox.relay.wrokers",
-            "outbox.retry",
+            "outbox.retry.base",
             "service.grace",
             "surplus"
         ]

@@ -108,8 +108,9 @@ impl Broker {
         async move {
             let (mut waiting, mut told) = (Some(known.drop_guard()), None);
             let Some(amqp) = amqp else { return };
-            while !cancel.is_cancelled() {
-                let pause = match look(&amqp).await {
+            // A broker that takes the connection and stays silent must not hold a stop.
+            while let Some(seen) = cancel.run_until_cancelled(look(&amqp)).await {
+                let pause = match seen {
                     Look::NoAnswer { problem } => {
                         if problem.is_some() {
                             tell(&mut told, problem.as_deref());

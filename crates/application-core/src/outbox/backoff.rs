@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::ports::Random;
+use crate::{SettingProblem, ports::Random, setting_duration::readable};
 
 /// Exponential backoff with full jitter, a floor and a cap (rule R4).
 ///
@@ -81,6 +81,31 @@ impl OutboxBackoffPolicy {
         Ok(Self { floor, base, cap, max_attempts })
     }
 
+    /// Everything that [`Self::try_new`] would refuse, by the keys `floor`, `base` and `cap`; the attempts are the
+    /// caller's to check, who calls them by a name of its own.
+    #[must_use]
+    pub fn problems(floor: Duration, base: Duration, cap: Duration) -> Vec<SettingProblem> {
+        let longest = Self::LONGEST_CAP;
+        let mut problems = Vec::new();
+        if floor.is_zero() || floor > longest {
+            let bound = format!("it must be above 0s, up to {}", readable(longest));
+            problems.push(SettingProblem::new("floor", readable(floor), bound));
+        }
+        let mut at_least = |key: &str, value: Duration, (by, least): (&str, Duration)| {
+            if value > longest {
+                let bound = format!("it must be at most {}", readable(longest));
+                problems.push(SettingProblem::new(key, readable(value), bound));
+            } else if value < least {
+                let bound = format!("it must be {} ({by}) to {}", readable(least), readable(longest));
+                problems.push(SettingProblem::new(key, readable(value), bound).bounded_by(by));
+            }
+        };
+        at_least("base", base, ("floor", floor));
+        // A base below the floor makes no bound: it is to become the floor at least.
+        at_least("cap", cap, if base < floor { ("floor", floor) } else { ("base", base) });
+        problems
+    }
+
     /// After how many failed deliveries an event is DEAD.
     #[must_use]
     pub const fn max_attempts(&self) -> u32 {
@@ -135,6 +160,39 @@ mod tests {
 
     fn seconds(n: u64) -> Duration {
         Duration::from_secs(n)
+    }
+
+    #[test]
+    fn every_problem_is_told_with_key_bound_and_value_and_no_follow_on() {
+        let told = |floor, base, cap| {
+            let problems = OutboxBackoffPolicy::problems(seconds(floor), seconds(base), seconds(cap));
+            let told = SettingProblem::without_follow_ons(problems);
+            told.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(told(1, 5, 300), Vec::<String>::new());
+        assert_eq!(
+            told(0, 5, 700_000),
+            ["floor is 0s, but it must be above 0s, up to 7d", "cap is 8d 2h 26m 40s, but it must be at most 7d"]
+        );
+        assert_eq!(
+            told(60, 1, 2),
+            ["base is 1s, but it must be 1m (floor) to 7d", "cap is 2s, but it must be 1m (floor) to 7d"]
+        );
+        assert_eq!(told(1, 5, 2), ["cap is 2s, but it must be 5s (base) to 7d"]);
+        assert_eq!(told(700_000, 5, 300), ["floor is 8d 2h 26m 40s, but it must be above 0s, up to 7d"]);
+    }
+
+    proptest! {
+        #[test]
+        fn problems_are_none_where_and_only_where_the_policy_can_be_had(
+            floor in 0_u64..9, base in 0_u64..9, cap in 0_u64..9, days in any::<bool>(),
+        ) {
+            let unit = |n: u64| if days { Duration::from_hours(n * 24) } else { seconds(n) };
+            let problems = OutboxBackoffPolicy::problems(unit(floor), unit(base), unit(cap));
+            let policy = OutboxBackoffPolicy::try_new(unit(floor), unit(base), unit(cap), 1);
+            prop_assert_eq!(problems.is_empty(), policy.is_ok(), "{:?} {:?}", problems, policy);
+            prop_assert_eq!(SettingProblem::without_follow_ons(problems.clone()).is_empty(), problems.is_empty());
+        }
     }
 
     #[test]

@@ -16,7 +16,9 @@ pub use clean_up_outbox::{CleanUpOutboxUseCase, CleanUpPolicy, CleanUpReport};
 pub use examine_outbox::{Diagnosis, ExamineOutboxUseCase};
 pub use handle_message_once::{HandleMessageOnce, Handled, HandlerError, MessageHandler};
 pub use observe_outbox::ObserveOutboxUseCase;
-pub use operate_outbox::{MOST_IN_A_BATCH, ManyReport, OperateError, OperateOutboxUseCase, OperatePorts, Selection};
+pub use operate_outbox::{
+    LeftAlone, MOST_IN_A_BATCH, ManyReport, OperateError, OperateOutboxUseCase, OperatePorts, Selection,
+};
 pub use personal_fields::{PersonalFieldError, PersonalFields};
 pub use publish_pending_outbox_events::{PublishOutcome, PublishPendingOutboxEventsUseCase, PublishPolicy};
 pub use purge_outbox::{PurgeCount, PurgeOutboxUseCase};

@@ -104,26 +104,31 @@ impl OperateOutboxUseCase {
     /// [`OperateError`]; [`OperateError::HistoryNotKept`] for a replay where published events are deleted.
     pub async fn act(&self, action: EventAction, id: EventId, by: &Attribution) -> Result<(), OperateError> {
         let changed = self.ports.operations.act(action, &[id], by).await?;
-        if self.told(action, &changed, by) == 1 {
+        self.tell(action, &changed, by);
+        if !changed.is_empty() {
             return Ok(());
         }
-        let deleted = action == EventAction::Replay && self.on_publish == OnPublish::Delete;
-        match self.show(id).await {
-            Ok(OutboxEventState { status, resolved_at, .. }) => Err(OperateError::NotAllowed {
-                id,
-                status,
-                resolved: resolved_at.is_some(),
-                action: action.participle(),
-            }),
-            Err(OperateError::NotFound { id }) if deleted => Err(OperateError::HistoryNotKept { id }),
-            Err(other) => Err(other),
+        let state = self.ports.operations.find(id).await?;
+        Err(self.why_left(action, &LeftAlone::new(id, state.as_ref())))
+    }
+
+    /// Why an action leaves this event alone.
+    #[must_use]
+    pub fn why_left(&self, action: EventAction, left: &LeftAlone) -> OperateError {
+        let LeftAlone { id, found } = *left;
+        match found {
+            Some((status, resolved)) => OperateError::NotAllowed { id, status, resolved, action: action.participle() },
+            None if action == EventAction::Replay && self.on_publish == OnPublish::Delete => {
+                OperateError::HistoryNotKept { id }
+            }
+            None => OperateError::NotFound { id },
         }
     }
 
     /// Does it to all that are meant, in batches of one transaction each, and begins no further batch once told to stop.
     /// Events that are not in the status that the action starts from are left alone, so a repetition goes on where an
-    /// interrupted call ended. By filter, a requeue leaves resolved events alone, those included that are resolved while it
-    /// runs: they were given up on purpose.
+    /// interrupted call ended; those that were named are reported, as they stand afterwards. By filter, a requeue leaves
+    /// resolved events alone, those included that are resolved while it runs: they were given up on purpose.
     ///
     /// # Errors
     /// [`OperateError`]; the batches before are done.
@@ -139,14 +144,22 @@ impl OperateOutboxUseCase {
         let mut report = ManyReport::default();
         while !stop.is_set() {
             let Some(ids) = pages.next(self.ports.operations.as_ref()).await? else { return Ok(report) };
-            if !ids.is_empty() {
-                let changed = match (action, which) {
-                    (EventAction::Requeue, Selection::Matching(_)) => {
-                        self.ports.operations.requeue_unresolved(&ids, by).await?
-                    }
-                    _ => self.ports.operations.act(action, &ids, by).await?,
-                };
-                report.events += self.told(action, &changed, by);
+            if ids.is_empty() {
+                continue;
+            }
+            let changed = match (action, which) {
+                (EventAction::Requeue, Selection::Matching(_)) => {
+                    self.ports.operations.requeue_unresolved(&ids, by).await?
+                }
+                _ => self.ports.operations.act(action, &ids, by).await?,
+            };
+            self.tell(action, &changed, by);
+            report.events += wide(changed.len());
+            if let Selection::Events(_) = which {
+                for id in ids.into_iter().filter(|id| !changed.contains(id)) {
+                    let state = self.ports.operations.find(id).await?;
+                    report.left.push(LeftAlone::new(id, state.as_ref()));
+                }
             }
         }
         Ok(ManyReport { interrupted: !pages.is_over(), next: pages.after(), ..report })
@@ -166,10 +179,10 @@ impl OperateOutboxUseCase {
         let mut report = ManyReport::default();
         while !stop.is_set() {
             let Some(ids) = pages.next(self.ports.operations.as_ref()).await? else { return Ok(report) };
-            report.events += match which {
-                Selection::Matching(_) => wide(ids.len()),
-                Selection::Events(_) => self.count_startable(action, &ids).await?,
-            };
+            match which {
+                Selection::Matching(_) => report.events += wide(ids.len()),
+                Selection::Events(_) => self.count_startable(action, &ids, &mut report).await?,
+            }
         }
         Ok(ManyReport { interrupted: !pages.is_over(), next: pages.after(), ..report })
     }
@@ -315,23 +328,30 @@ impl OperateOutboxUseCase {
         Ok(self.ports.holders.leaders().await?)
     }
 
-    /// Tells the log and the relay of what was changed, and counts it.
-    fn told(&self, action: EventAction, changed: &[EventId], by: &Attribution) -> u64 {
+    /// Tells the log and the relay of what was changed.
+    fn tell(&self, action: EventAction, changed: &[EventId], by: &Attribution) {
         if let Some(first) = changed.first() {
             let operator = by.operator.as_str();
             tracing::info!(%action, operator, events = changed.len(), first = %first, "an operator acted on events");
             self.ports.wakeup.wake();
         }
-        wide(changed.len())
     }
 
-    async fn count_startable(&self, action: EventAction, ids: &[EventId]) -> Result<u64, OperateError> {
-        let mut count = 0;
+    async fn count_startable(
+        &self,
+        action: EventAction,
+        ids: &[EventId],
+        report: &mut ManyReport,
+    ) -> Result<(), OperateError> {
         for id in ids {
             let state = self.ports.operations.find(*id).await?;
-            count += u64::from(state.is_some_and(|state| starts_from(action, &state)));
+            if state.as_ref().is_some_and(|state| starts_from(action, state)) {
+                report.events += 1;
+            } else {
+                report.left.push(LeftAlone::new(*id, state.as_ref()));
+            }
         }
-        Ok(count)
+        Ok(())
     }
 }
 
@@ -344,8 +364,23 @@ pub enum Selection {
     Matching(EventFilter),
 }
 
+/// An event that was named, and that an action left as it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LeftAlone {
+    /// The event.
+    pub id: EventId,
+    /// Its status, and whether it is resolved; none: it is not in the outbox.
+    pub found: Option<(OutboxEventStatus, bool)>,
+}
+
+impl LeftAlone {
+    fn new(id: EventId, state: Option<&OutboxEventState>) -> Self {
+        Self { id, found: state.map(|state| (state.status, state.resolved_at.is_some())) }
+    }
+}
+
 /// What an action on many did.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ManyReport {
     /// Events that were changed, or would be.
     pub events: u64,
@@ -354,6 +389,8 @@ pub struct ManyReport {
     /// Where a call with the same filter goes on (its `after`) without a look at what this one has been through; none: it
     /// begins anew.
     pub next: Option<EventId>,
+    /// Events that were named and looked at, and are left as they were.
+    pub left: Vec<LeftAlone>,
 }
 
 /// The most events of one batch.
@@ -568,7 +605,8 @@ mod tests {
         });
         let which = Selection::Matching(EventFilter::default());
         let first = operate(operations).act_on_many(EventAction::Requeue, &which, 2, &somebody(), &stop).await.unwrap();
-        assert_eq!(first, ManyReport { events: 2, interrupted: true, next: Some(dead(2).id) });
+        let expected = ManyReport { events: 2, interrupted: true, next: Some(dead(2).id), left: Vec::new() };
+        assert_eq!(first, expected);
         let mut operations = five_dead();
         operations
             .expect_requeue_unresolved()
@@ -595,7 +633,8 @@ mod tests {
         let which = Selection::Matching(EventFilter::default());
         let report =
             operate(operations).act_on_many(EventAction::Discard, &which, 2, &somebody(), &stop).await.unwrap();
-        assert_eq!(report, ManyReport { events: 4, interrupted: true, next: Some(dead(4).id) });
+        let expected = ManyReport { events: 4, interrupted: true, next: Some(dead(4).id), left: Vec::new() };
+        assert_eq!(report, expected);
     }
 
     /// The store alone can tell what was resolved since the list was taken.
@@ -626,6 +665,30 @@ mod tests {
         operations.expect_find().returning(|id| Ok((id == dead(1).id).then(|| dead(1))));
         let which = Selection::Events(vec![dead(1).id, dead(2).id]);
         let report = operate(operations).count_many(EventAction::Requeue, &which, &stop).await.unwrap();
-        assert_eq!(report.events, 1);
+        let left = vec![LeftAlone { id: dead(2).id, found: None }];
+        assert_eq!(report, ManyReport { events: 1, left, ..ManyReport::default() });
+    }
+
+    #[tokio::test]
+    async fn named_events_that_are_unknown_or_in_another_status_are_told_and_the_others_are_changed() {
+        let mut operations = MockOutboxOperationsPort::new();
+        operations.expect_act().times(1).returning(|_, ids, _| Ok(ids.iter().copied().take(1).collect()));
+        operations.expect_find().times(2).returning(|id| {
+            let pending = OutboxEventState { status: OutboxEventStatus::Pending, ..dead(2) };
+            Ok((id == dead(2).id).then_some(pending))
+        });
+        let which = Selection::Events(vec![dead(1).id, dead(2).id, dead(3).id]);
+        let (operate, stop) = (operate(operations), StopSignal::new());
+        let report = operate.act_on_many(EventAction::Requeue, &which, 9, &somebody(), &stop).await.unwrap();
+        let left = vec![
+            LeftAlone { id: dead(2).id, found: Some((OutboxEventStatus::Pending, false)) },
+            LeftAlone { id: dead(3).id, found: None },
+        ];
+        assert_eq!(report, ManyReport { events: 1, left, ..ManyReport::default() });
+        let why: Vec<_> = report.left.iter().map(|left| operate.why_left(EventAction::Requeue, left)).collect();
+        assert!(
+            matches!(why[..], [OperateError::NotAllowed { .. }, OperateError::NotFound { id }] if id == dead(3).id),
+            "{why:?}"
+        );
     }
 }

@@ -458,9 +458,11 @@ async fn many_events_are_counted_or_changed_and_the_answer_says_which() {
     assert_eq!(answered.body["events"], json!(2), "one was discarded meanwhile");
     let mut operations = MockOutboxOperationsPort::new();
     operations.expect_act().times(1).returning(|_, ids, _| Ok(ids[..1].to_vec()));
+    operations.expect_find().times(1).returning(|_| Ok(None));
     let body = format!(r#"{{"events":["{ID}","0198c5a0-0000-7000-8000-000000000002"]}}"#);
     let answered = ask(operations, "POST", "/ops/outbox/requeue", &body).await;
     assert_eq!((&answered.body["events"], &answered.body["action"]), (&json!(1), &json!("requeue")));
+    assert_eq!(answered.body["unknown"], json!(["0198c5a0-0000-7000-8000-000000000002"]));
 }
 
 #[tokio::test]

@@ -375,12 +375,26 @@ pub(super) struct ManyView {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(format = "uuid", nullable = false)]
     next: Option<String>,
+    /// Of the events that were named, those that are not in the outbox.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    unknown: Option<Vec<String>>,
+    /// Of the events that were named, those whose status does not allow the action.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    unchanged: Option<Vec<String>>,
 }
 
 impl ManyView {
     pub(super) fn new(action: EventAction, report: ManyReport, dry_run: bool) -> Self {
-        let ManyReport { events, interrupted, next } = report;
-        Self { action: action.as_str(), events, dry_run, interrupted, next: next.map(|id| id.to_string()) }
+        let ManyReport { events, interrupted, next, left } = report;
+        let named = |known: bool| {
+            let ids = left.iter().filter(|left| left.found.is_some() == known).map(|left| left.id.to_string());
+            Some(ids.collect::<Vec<_>>()).filter(|ids| !ids.is_empty())
+        };
+        let (unknown, unchanged) = (named(false), named(true));
+        let next = next.map(|id| id.to_string());
+        Self { action: action.as_str(), events, dry_run, interrupted, next, unknown, unchanged }
     }
 }
 

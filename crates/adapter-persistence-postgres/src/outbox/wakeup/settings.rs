@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use application_core::SettingProblem;
+use application_core::{SettingProblem, setting_duration::readable};
 
 use crate::settings::check_duration;
 
@@ -59,7 +59,12 @@ impl WakeupSettings {
         check_duration(&mut problems, "notify_interval", self.notify_interval, millis(1), minute);
         check_duration(&mut problems, "keepalive", self.keepalive, millis(100), minutes);
         check_duration(&mut problems, "first_pause", self.first_pause, millis(10), minute);
-        check_duration(&mut problems, "longest_pause", self.longest_pause, self.first_pause, minutes);
+        check_duration(&mut problems, "longest_pause", self.longest_pause, millis(10), minutes);
+        if self.longest_pause < self.first_pause && (millis(10)..=minutes).contains(&self.longest_pause) {
+            let bound = format!("it must be {} (first_pause) to {}", readable(self.first_pause), readable(minutes));
+            let problem = SettingProblem::new("longest_pause", readable(self.longest_pause), bound);
+            problems.push(problem.bounded_by("first_pause"));
+        }
         problems
     }
 }

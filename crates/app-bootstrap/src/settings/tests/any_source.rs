@@ -9,6 +9,9 @@ use super::*;
 const SECRET: &str = "hush-0123456789";
 const LONGEST_ERROR: usize = 256 * 1024;
 
+/// Names that a reader which guesses at extensions takes for each other.
+static FILES: [&str; 6] = ["zz", "zz.toml", "zz.toml.toml", "zz.json", ".toml", "zz."];
+
 /// The defaults as a tree.
 fn defaults() -> toml::Table {
     toml::from_str(&Settings::default().redacted().unwrap()).unwrap()
@@ -57,6 +60,11 @@ fn any_environment() -> impl Strategy<Value = BTreeMap<String, String>> {
             "APP__",
             "APP____",
             "APP__DATABASE__URL__X",
+            "APP__HTTP__LISTEN",
+            "APP__HTTP__LISTEN__X",
+            "app__http__listen",
+            "APP__OUTBOX__DEAD_HEAD__SKIP[0]",
+            "APP__ENCRYPTION__KEYS__ÜX",
             "APP__OUTBOUND__WEBHOOK__URL",
             "APP__OUTBOUND__WEBHOOK__SECRETS",
         ])
@@ -109,11 +117,37 @@ proptest! {
             });
         let (path, profile) = (directory.path().to_owned(), "test".to_owned());
         let sources = Sources { file: None, directory: path, profile, environment, not_text: Vec::new() };
-        let said = match sources.load() {
+        let load = || match sources.load() {
             Ok(settings) => settings.redacted().unwrap() + &format!("{settings:?}"),
             Err(error) => error.to_string() + &format!("{error:?}"),
         };
+        let said = load();
+        prop_assert_eq!(&load(), &said, "it depends on chance");
         prop_assert!(misplaced || !said.contains(SECRET), "{said}");
         prop_assert!(said.len() < LONGEST_ERROR, "{} bytes", said.len());
+    }
+
+    #[test]
+    fn exactly_the_file_of_the_name_is_read_whatever_lies_beside_it(
+        present in prop::sample::subsequence(FILES.to_vec(), 0..=FILES.len()), asked in prop::sample::select(FILES.to_vec()),
+    ) {
+        let directory = tempfile::tempdir().unwrap();
+        for name in &present {
+            let workers = 1 + FILES.iter().position(|file| file == name).unwrap();
+            fs::write(directory.path().join(name), format!("[outbox.relay]\nworkers = {workers}\n")).unwrap();
+        }
+        let sources = Sources { file: Some(directory.path().join(asked)), ..Sources::default() };
+        prop_assert_eq!(sources.settings_file().found, present.contains(&asked));
+        match sources.load() {
+            Ok(settings) => {
+                prop_assert!(present.contains(&asked));
+                prop_assert_eq!(FILES.get(settings.outbox.relay.workers - 1), Some(&asked));
+            }
+            Err(SettingsError::Unreadable { file, .. }) => {
+                prop_assert!(!present.contains(&asked));
+                prop_assert_eq!(file, directory.path().join(asked));
+            }
+            Err(other) => return Err(TestCaseError::fail(format!("{other:?}"))),
+        }
     }
 }
