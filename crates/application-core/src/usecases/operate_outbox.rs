@@ -165,6 +165,20 @@ impl OperateOutboxUseCase {
         Ok(ManyReport { interrupted: !pages.is_over(), next: pages.after(), ..report })
     }
 
+    /// Those of the events that are not in the outbox, each once: they never were, or their retention is over.
+    ///
+    /// # Errors
+    /// [`OperateError`].
+    pub async fn unknown(&self, events: &[EventId]) -> Result<Vec<EventId>, OperateError> {
+        let mut unknown = Vec::new();
+        for id in events {
+            if !unknown.contains(id) && self.ports.operations.find(*id).await?.is_none() {
+                unknown.push(*id);
+            }
+        }
+        Ok(unknown)
+    }
+
     /// The state of one event.
     ///
     /// # Errors
@@ -592,5 +606,13 @@ mod tests {
         let which = Selection::Events(vec![dead(1).id, dead(2).id]);
         let report = operate(operations).count_many(EventAction::Requeue, &which, &stop).await.unwrap();
         assert_eq!(report.events, 1);
+    }
+
+    #[tokio::test]
+    async fn events_that_are_not_in_the_outbox_are_named_once() {
+        let mut operations = MockOutboxOperationsPort::new();
+        operations.expect_find().returning(|id| Ok((id == dead(2).id).then(|| dead(2))));
+        let asked = [dead(3).id, dead(2).id, dead(1).id, dead(3).id];
+        assert_eq!(operate(operations).unknown(&asked).await.unwrap(), [dead(3).id, dead(1).id]);
     }
 }
