@@ -1,5 +1,5 @@
-//! What every request is held to, whatever the router does with it: an answer in time, an answer after a panic, and each
-//! error as a problem document (RFC 9457).
+//! What every request is held to, whatever the router does with it: that it can be read, the bound of its body, an answer in
+//! time, an answer after a panic, and each error as a problem document (RFC 9457).
 
 use std::{
     panic::AssertUnwindSafe,
@@ -15,7 +15,7 @@ use std::{
 use axum::{
     Error, Router,
     body::{Body, Bytes, to_bytes},
-    extract::{Request, State},
+    extract::{DefaultBodyLimit, Request, State},
     http::{
         HeaderMap, HeaderValue, Method, StatusCode, Uri,
         header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE},
@@ -25,9 +25,8 @@ use axum::{
 };
 use futures_util::FutureExt;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
-use tower_http::limit::RequestBodyLimitLayer;
 
-use super::{problem_details::ProblemDetails, server::ServerLimits};
+use super::{problem_details::ProblemDetails, readable, server::ServerLimits};
 
 /// The longest text of an answer that is taken over into a problem document, in bytes.
 const MAX_WORDS: usize = 1_024;
@@ -43,20 +42,24 @@ struct Guard {
 pub(super) fn guarded(server: &'static str, router: Router, limits: ServerLimits) -> Router {
     let ServerLimits { request_timeout, max_body_bytes, .. } = limits;
     router
-        .layer(RequestBodyLimitLayer::new(max_body_bytes))
+        // The bound of the server holds for every body; a route may have a smaller one, and none but these two.
+        .layer(DefaultBodyLimit::disable())
         .layer(from_fn_with_state(Guard { server, request_timeout, max_body_bytes }, guard))
 }
 
 async fn guard(State(guard): State<Guard>, request: Request, next: Next) -> Response {
+    if let Some(refusal) = readable::refusal(&request) {
+        return refusal;
+    }
     let (method, uri) = (request.method().clone(), request.uri().clone());
-    let waits = Arc::new(AtomicBool::new(false));
-    let watch = Arc::clone(&waits);
-    let request = request.map(|body| Body::new(Watched { body, waits: watch }));
+    let reading = Arc::new(Reading::default());
+    let (watch, left) = (Arc::clone(&reading), guard.max_body_bytes);
+    let request = request.map(|body| Body::new(Watched { body, left, is_over: false, reading: watch }));
     let answer = AssertUnwindSafe(next.run(request)).catch_unwind();
     match tokio::time::timeout(guard.request_timeout, answer).await {
-        Ok(Ok(response)) => guard.as_problem(response).await,
+        Ok(Ok(response)) => guard.as_problem(response, reading.was_refused.load(Ordering::Relaxed)).await,
         Ok(Err(_panic)) => guard.panicked(&method, &uri),
-        Err(_) if waits.load(Ordering::Relaxed) => guard.body_too_slow(),
+        Err(_) if reading.waits.load(Ordering::Relaxed) => guard.body_too_slow(),
         Err(_) => guard.no_answer_in_time(),
     }
 }
@@ -82,18 +85,23 @@ impl Guard {
         ProblemDetails::new(StatusCode::SERVICE_UNAVAILABLE, detail).into_response()
     }
 
-    /// Errors of the framework are plain text or nothing at all; what is JSON already is left as it is.
-    async fn as_problem(&self, response: Response) -> Response {
+    /// Errors of the framework are plain text or nothing at all; what is JSON already is left as it is, unless it is about
+    /// a body that was refused here: the route knows its own bound alone.
+    async fn as_problem(&self, response: Response, body_was_refused: bool) -> Response {
         let status = response.status();
-        if !(status.is_client_error() || status.is_server_error()) || is_json(response.headers()) {
+        let is_error = status.is_client_error() || status.is_server_error();
+        if !is_error || (is_json(response.headers()) && !body_was_refused) {
             return response;
         }
         let (mut parts, body) = response.into_parts();
-        let detail = match status {
-            StatusCode::PAYLOAD_TOO_LARGE => format!("the body may have {} bytes at most", self.max_body_bytes),
-            _ => words(body).await.unwrap_or_else(|| without_words(status)),
+        let problem = if body_was_refused {
+            let detail = format!("the body may have {} bytes at most", self.max_body_bytes);
+            ProblemDetails::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
+        } else {
+            ProblemDetails::new(status, words(body).await.unwrap_or_else(|| without_words(status)))
         };
-        let (problem, body) = ProblemDetails::new(status, detail).into_response().into_parts();
+        parts.status = problem.status();
+        let (problem, body) = problem.into_response().into_parts();
         parts.headers.remove(CONTENT_LENGTH);
         parts.headers.extend(problem.headers);
         Response::from_parts(parts, body)
@@ -119,10 +127,37 @@ fn without_words(status: StatusCode) -> String {
     }
 }
 
-/// A request body that tells whether its reader waits for the client: then it is the client who is slow.
+/// How the reading of a body stands.
+#[derive(Debug, Default)]
+struct Reading {
+    /// Its reader waits for the client: then it is the client who is slow.
+    waits: AtomicBool,
+    /// Its reader was told that it is larger than the server takes.
+    was_refused: AtomicBool,
+}
+
+/// A request body that ends in an error after the bytes that the server takes. These are given all the same: a route
+/// with a smaller bound finds it exceeded and says so itself.
 struct Watched {
     body: Body,
-    waits: Arc<AtomicBool>,
+    /// The bytes that may still come.
+    left: usize,
+    /// More came than that.
+    is_over: bool,
+    reading: Arc<Reading>,
+}
+
+impl Watched {
+    fn bounded(&mut self, frame: Frame<Bytes>) -> Frame<Bytes> {
+        let mut data = match frame.into_data() {
+            Ok(data) => data,
+            Err(trailers) => return trailers,
+        };
+        self.is_over = data.len() > self.left;
+        data.truncate(self.left);
+        self.left = self.left.saturating_sub(data.len());
+        Frame::data(data)
+    }
 }
 
 impl HttpBody for Watched {
@@ -133,13 +168,17 @@ impl HttpBody for Watched {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        if self.is_over {
+            self.reading.was_refused.store(true, Ordering::Relaxed);
+            return Poll::Ready(Some(Err(Error::new("the body is larger than the server takes"))));
+        }
         let polled = Pin::new(&mut self.body).poll_frame(context);
-        self.waits.store(polled.is_pending(), Ordering::Relaxed);
-        polled
+        self.reading.waits.store(polled.is_pending(), Ordering::Relaxed);
+        polled.map_ok(|frame| self.bounded(frame))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        !self.is_over && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -150,7 +189,8 @@ impl HttpBody for Watched {
 #[cfg(test)]
 mod tests {
     use axum::{
-        http::header::{ALLOW, RETRY_AFTER},
+        extract::rejection::StringRejection,
+        http::header::{ACCEPT_ENCODING, ALLOW, CONTENT_ENCODING, RETRY_AFTER},
         routing::{get, post},
     };
     use http_body_util::BodyExt;
@@ -170,11 +210,19 @@ mod tests {
     fn router() -> Router {
         Router::new()
             .route("/echo", post(async |body: String| body))
+            .route("/small", post(own_bound).layer(DefaultBodyLimit::max(10)))
+            .route("/large", post(own_bound).layer(DefaultBodyLimit::max(1_000)))
+            .route("/plain", post(async |body: String| body).layer(DefaultBodyLimit::max(10)))
             .route("/never", post(async || std::future::pending::<()>().await))
             .route("/panics", get(async || -> StatusCode { panic!("a bug, with a secret") }))
             .route("/teapot", get(async || (StatusCode::IM_A_TEAPOT, [(RETRY_AFTER, "7")], "short and stout")))
             .route("/report", get(async || (StatusCode::SERVICE_UNAVAILABLE, axum::Json(json!({"status": "down"})))))
             .merge(metrics_router(Arc::new(|| -> String { panic!("a renderer that fails") })))
+    }
+
+    /// A route that says itself what it takes.
+    async fn own_bound(body: Result<String, StringRejection>) -> Result<String, ProblemDetails> {
+        body.map_err(|refused| ProblemDetails::new(refused.status(), "the route's own bound"))
     }
 
     async fn send(method: Method, path: &str, body: Body) -> (StatusCode, HeaderMap, Value) {
@@ -216,6 +264,71 @@ mod tests {
         let (_, detail) = problem(Method::POST, "/echo", streamed, 413).await;
         assert!(detail.contains("100 bytes"), "{detail}");
         assert_eq!(send(Method::POST, "/echo", Body::from("x".repeat(100))).await.0, StatusCode::OK);
+    }
+
+    #[tokio::test]
+    async fn a_body_that_is_too_large_is_told_the_bound_that_it_met_first() {
+        for bytes in [11, 100, 101, 5_000] {
+            let (_, detail) = problem(Method::POST, "/small", Body::from("x".repeat(bytes)), 413).await;
+            assert_eq!(detail, "the route's own bound", "{bytes}");
+            let (_, detail) = problem(Method::POST, "/plain", Body::from("x".repeat(bytes)), 413).await;
+            assert!(!detail.contains("100"), "{bytes}: {detail}");
+        }
+        let (_, detail) = problem(Method::POST, "/large", Body::from("x".repeat(101)), 413).await;
+        assert!(detail.contains("100 bytes"), "{detail}");
+    }
+
+    #[tokio::test]
+    async fn a_body_in_a_content_coding_is_refused_with_the_one_that_is_read() {
+        let send = async |path: &str, codings: &[&'static str], body: &'static str| {
+            let mut request = Request::post(path).body(Body::from(body)).unwrap();
+            for coding in codings {
+                request.headers_mut().append(CONTENT_ENCODING, HeaderValue::from_static(coding));
+            }
+            guarded("test", router(), LIMITS).oneshot(request).await.unwrap()
+        };
+        for codings in [&["gzip"][..], &["identity, br"], &["identity", "deflate"], &["GZIP"], &["identity;q=1"]] {
+            for path in ["/echo", "/nowhere"] {
+                let response = send(path, codings, "x").await;
+                assert_eq!(response.status(), StatusCode::UNSUPPORTED_MEDIA_TYPE, "{codings:?}");
+                assert_eq!(response.headers()[ACCEPT_ENCODING], "identity");
+                assert_eq!(response.headers()[CONTENT_TYPE], "application/problem+json");
+                let body: Value =
+                    serde_json::from_slice(&to_bytes(response.into_body(), 1_000).await.unwrap()).unwrap();
+                assert!(body["detail"].as_str().unwrap().contains("identity is accepted"), "{body}");
+            }
+        }
+        for codings in [&["identity"][..], &["Identity, identity"], &[""], &[]] {
+            assert_eq!(send("/echo", codings, "x").await.status(), StatusCode::OK, "{codings:?}");
+        }
+        assert_eq!(send("/echo", &["gzip"], "").await.status(), StatusCode::OK, "nothing is encoded");
+    }
+
+    #[tokio::test]
+    async fn a_path_or_query_that_is_badly_escaped_is_a_problem_with_the_place() {
+        for (path, expected) in [
+            ("/echo%", "the path has a % at byte 5"),
+            ("/echo%2", "the path has a % at byte 5"),
+            ("/%zz", "the path has a % at byte 1"),
+            ("/%+1", "the path has a % at byte 1"),
+            ("/%FF", "the path is not UTF-8"),
+            ("/echo?a=%4", "the query has a % at byte 2"),
+            ("/echo?a=b&c=%C3%28", "the query is not UTF-8"),
+        ] {
+            let (_, detail) = problem(Method::POST, path, Body::empty(), 400).await;
+            assert!(detail.starts_with(expected), "{path}: {detail}");
+        }
+        assert_eq!(send(Method::POST, "/echo?%C3%A4=%25+", Body::empty()).await.0, StatusCode::OK);
+    }
+
+    #[tokio::test]
+    async fn a_head_request_and_one_for_options_are_answered_as_the_path_allows() {
+        let (status, ..) = send(Method::HEAD, "/report", Body::empty()).await;
+        assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+        for method in [Method::OPTIONS, Method::TRACE, Method::PATCH] {
+            let (headers, _) = problem(method, "/report", Body::empty(), 405).await;
+            assert_eq!(headers[ALLOW], "GET,HEAD");
+        }
     }
 
     #[tokio::test]

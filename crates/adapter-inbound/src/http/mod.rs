@@ -9,6 +9,7 @@ mod health;
 mod metrics;
 mod ops;
 mod problem_details;
+mod readable;
 mod server;
 mod settings;
 

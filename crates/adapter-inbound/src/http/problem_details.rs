@@ -15,6 +15,7 @@ use utoipa::ToSchema;
 pub struct ProblemDetails {
     r#type: &'static str,
     title: &'static str,
+    #[schema(minimum = 400, maximum = 599)]
     status: u16,
     detail: String,
 }

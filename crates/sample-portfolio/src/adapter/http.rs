@@ -10,12 +10,11 @@ mod tests;
 
 use std::{fmt, sync::Arc};
 
-use application_core::JsonObject;
 use axum::{
     Json, Router,
     extract::{
         DefaultBodyLimit, Path, Query, State,
-        rejection::{JsonRejection, PathRejection, QueryRejection},
+        rejection::{PathRejection, QueryRejection},
     },
     http::{
         HeaderMap, HeaderName, HeaderValue, StatusCode,
@@ -29,7 +28,7 @@ use uuid::Uuid;
 use self::{
     body::{CompleteBody, CreateBody, MinutesBody, PageBody, ReceiptBody, WorkLogBody},
     problem::Problem,
-    request::{PageQuery, idempotency_key, target, traceparent},
+    request::{JsonBody, NoQuery, PageQuery, idempotency_key, target, traceparent},
 };
 use crate::{
     application::{
@@ -88,17 +87,18 @@ pub fn router(use_cases: WorkLogUseCases) -> Router {
 }
 
 type PathOf<T> = Result<Path<T>, PathRejection>;
-type BodyOf<T> = Result<Json<JsonObject<T>>, JsonRejection>;
+type BodyOf<T> = Result<JsonBody<T>, Problem>;
 
 async fn create(
     State(use_cases): State<WorkLogUseCases>,
+    _: NoQuery,
     portfolio: PathOf<Uuid>,
     headers: HeaderMap,
     body: BodyOf<CreateBody>,
 ) -> Result<Response, Problem> {
     let Path(portfolio) = portfolio?;
     let key = idempotency_key(&headers)?;
-    let Json(JsonObject(body)) = body?;
+    let JsonBody(body) = body?;
     let command = body.into_command(PortfolioId::new(portfolio), key, traceparent(&headers))?;
     let CreatedWorkLog { receipt, replayed } = use_cases.create.execute(command).await?;
     let location = format!("/portfolios/{}/work-logs/{}", receipt.portfolio, receipt.id);
@@ -111,6 +111,7 @@ async fn create(
 
 async fn start(
     State(use_cases): State<WorkLogUseCases>,
+    _: NoQuery,
     path: PathOf<(Uuid, Uuid)>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
@@ -120,18 +121,20 @@ async fn start(
 
 async fn complete(
     State(use_cases): State<WorkLogUseCases>,
+    _: NoQuery,
     path: PathOf<(Uuid, Uuid)>,
     headers: HeaderMap,
     body: BodyOf<CompleteBody>,
 ) -> Result<Response, Problem> {
     let target = target(path?, &headers)?;
-    let Json(JsonObject(body)) = body?;
+    let JsonBody(body) = body?;
     let receipt = use_cases.complete.execute(target, body.spent()?).await?;
     Ok(receipt_answer(&receipt).into_response())
 }
 
 async fn cancel(
     State(use_cases): State<WorkLogUseCases>,
+    _: NoQuery,
     path: PathOf<(Uuid, Uuid)>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
@@ -139,7 +142,11 @@ async fn cancel(
     Ok(receipt_answer(&receipt).into_response())
 }
 
-async fn get_one(State(use_cases): State<WorkLogUseCases>, path: PathOf<(Uuid, Uuid)>) -> Result<Response, Problem> {
+async fn get_one(
+    State(use_cases): State<WorkLogUseCases>,
+    _: NoQuery,
+    path: PathOf<(Uuid, Uuid)>,
+) -> Result<Response, Problem> {
     let Path((portfolio, id)) = path?;
     let (portfolio, id) = (PortfolioId::new(portfolio), WorkLogId::new(id));
     let found = use_cases.get.execute(portfolio, id).await?;
@@ -157,7 +164,11 @@ async fn list(
     Ok(Json(PageBody::from(&page)).into_response())
 }
 
-async fn minutes(State(use_cases): State<WorkLogUseCases>, portfolio: PathOf<Uuid>) -> Result<Response, Problem> {
+async fn minutes(
+    State(use_cases): State<WorkLogUseCases>,
+    _: NoQuery,
+    portfolio: PathOf<Uuid>,
+) -> Result<Response, Problem> {
     let Path(portfolio) = portfolio?;
     let portfolio = PortfolioId::new(portfolio);
     let sums = use_cases.minutes.execute(portfolio).await?;

@@ -1,5 +1,7 @@
 //! What the handlers of `/ops` share: reading what came, and saying what went wrong.
 
+use std::collections::BTreeMap;
+
 use application_core::{
     JsonObject,
     outbox::{EventId, InvalidEventId},
@@ -8,37 +10,84 @@ use application_core::{
 use axum::{
     Json,
     extract::{
-        Path, Query,
+        FromRequest, FromRequestParts, Path, Query, Request,
         rejection::{JsonRejection, PathRejection, QueryRejection},
     },
-    http::StatusCode,
+    http::{HeaderMap, StatusCode, header::CONTENT_TYPE, request::Parts},
 };
+use serde::de::DeserializeOwned;
 
 use crate::http::problem_details::ProblemDetails;
 
 pub(super) type Answer<T> = Result<T, ProblemDetails>;
-pub(super) type Body<T> = Result<Json<JsonObject<T>>, JsonRejection>;
 /// The event that the path of a request names.
 pub(super) type Named = Result<Path<String>, PathRejection>;
 
 pub(super) const DEFAULT_LIMIT: u32 = 100;
 pub(super) const MAX_LIMIT: u32 = 1_000;
+/// The most characters of a name or value that an answer repeats.
+const MOST_REPEATED: usize = 100;
 
 pub(super) fn query<T>(query: Result<Query<T>, QueryRejection>) -> Answer<T> {
     query.map(|Query(query)| query).map_err(|error| bad_request(error.body_text()))
 }
 
-/// The body of a change. A web page can send a form or text to any address without asking, but not JSON.
-pub(super) fn json<T>(body: Body<T>) -> Answer<T> {
-    match body {
-        Ok(Json(JsonObject(body))) => Ok(body),
-        Err(JsonRejection::MissingJsonContentType(_)) => {
-            let detail = "a change is a JSON object with the content type application/json";
-            Err(ProblemDetails::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail))
+/// That a request has no query: what is said and not heard would be missed by nobody.
+pub(super) struct NoQuery;
+
+impl<S: Send + Sync> FromRequestParts<S> for NoQuery {
+    type Rejection = ProblemDetails;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
+        let said: BTreeMap<String, String> = query(Query::try_from_uri(&parts.uri))?;
+        match said.keys().next() {
+            None => Ok(Self),
+            Some(name) => Err(bad_request(format!("unknown parameter {:?}, this path takes none", repeated(name)))),
         }
-        Err(JsonRejection::BytesRejection(error)) => Err(ProblemDetails::new(error.status(), error.body_text())),
-        Err(error) => Err(bad_request(error.body_text())),
     }
+}
+
+/// The body of a change. A web page can send a form or text to any address without asking, but not JSON.
+pub(super) struct Change<T>(pub(super) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Change<T> {
+    type Rejection = ProblemDetails;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Self::Rejection> {
+        if let Some(charset) = foreign_charset(request.headers()) {
+            let detail = format!("the body has the charset {:?}, only utf-8 is accepted", repeated(&charset));
+            return Err(ProblemDetails::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail));
+        }
+        match Json::<JsonObject<T>>::from_request(request, state).await {
+            Ok(Json(JsonObject(body))) => Ok(Self(body)),
+            Err(JsonRejection::MissingJsonContentType(_)) => {
+                let detail = "a change is a JSON object with the content type application/json";
+                Err(ProblemDetails::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail))
+            }
+            Err(JsonRejection::BytesRejection(error)) => Err(ProblemDetails::new(error.status(), error.body_text())),
+            Err(error) => Err(bad_request(error.body_text())),
+        }
+    }
+}
+
+/// A charset of the content type that is not UTF-8: JSON has no other, so a text in another would be read wrongly.
+fn foreign_charset(headers: &HeaderMap) -> Option<String> {
+    headers.get_all(CONTENT_TYPE).iter().find_map(|value| {
+        let parameters = value.to_str().ok()?.split(';').skip(1);
+        let mut named = parameters.filter_map(|parameter| parameter.split_once('='));
+        let (_, charset) = named.find(|(name, charset)| {
+            name.trim().eq_ignore_ascii_case("charset") && !unquoted(charset).eq_ignore_ascii_case("utf-8")
+        })?;
+        Some(unquoted(charset).to_owned())
+    })
+}
+
+fn unquoted(value: &str) -> &str {
+    value.trim().trim_matches('"')
+}
+
+fn repeated(text: &str) -> String {
+    text.chars().take(MOST_REPEATED).collect()
 }
 
 pub(super) fn id_in_path(named: Named) -> Answer<EventId> {

@@ -16,15 +16,15 @@ use utoipa::ToSchema;
 
 use super::{
     Shared,
-    answer::{Answer, Body, Named, bad_request, event_id, id_in_path, json, optional, problem},
-    openapi::class_schema,
+    answer::{Answer, Change, Named, NoQuery, bad_request, event_id, id_in_path, optional, problem},
+    openapi::{named_events_schema, optional_class_schema},
     views::{ChangedView, ManyView},
 };
 
 /// Who is recorded when a request does not say: whoever knows the token, or is on this machine.
 const DEFAULT_OPERATOR: &str = "ops-http";
 /// The most events that a request may name: more would not fit into the default bound of a body.
-const MOST_NAMED: usize = 200;
+pub(super) const MOST_NAMED: usize = 200;
 /// How many events one transaction changes. A request that is interrupted ends after one.
 const BATCH: u32 = 100;
 
@@ -33,10 +33,10 @@ const BATCH: u32 = 100;
 #[serde(deny_unknown_fields)]
 pub(super) struct ActRequest {
     /// Who is recorded; `ops-http` if nothing is said.
-    #[schema(min_length = 1, max_length = 100)]
+    #[schema(min_length = 1, max_length = 100, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     by: Option<String>,
     /// Why.
-    #[schema(min_length = 1, max_length = 500)]
+    #[schema(min_length = 1, max_length = 500, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     reason: Option<String>,
 }
 
@@ -47,13 +47,13 @@ pub(super) struct PauseRequest {
     /// Every event.
     everything: Option<bool>,
     /// The events of this aggregate type.
-    #[schema(min_length = 1, max_length = 100)]
+    #[schema(min_length = 1, max_length = 100, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     aggregate_type: Option<String>,
     /// Who is recorded; `ops-http` if nothing is said.
-    #[schema(min_length = 1, max_length = 100)]
+    #[schema(min_length = 1, max_length = 100, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     by: Option<String>,
     /// Why.
-    #[schema(min_length = 1, max_length = 500)]
+    #[schema(min_length = 1, max_length = 500, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     reason: Option<String>,
 }
 
@@ -62,7 +62,7 @@ pub(super) struct PauseRequest {
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct ManyRequest {
     /// These events.
-    #[schema(min_items = 1, max_items = 200)]
+    #[schema(schema_with = named_events_schema)]
     events: Option<Vec<String>>,
     /// Every unresolved DEAD event that matches.
     #[schema(value_type = Option<FilterRequest>)]
@@ -76,10 +76,10 @@ pub(super) struct ManyRequest {
     #[serde(default)]
     dry_run: bool,
     /// Who is recorded; `ops-http` if nothing is said.
-    #[schema(min_length = 1, max_length = 100)]
+    #[schema(min_length = 1, max_length = 100, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     by: Option<String>,
     /// Why.
-    #[schema(min_length = 1, max_length = 500)]
+    #[schema(min_length = 1, max_length = 500, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     reason: Option<String>,
 }
 
@@ -88,18 +88,19 @@ pub(super) struct ManyRequest {
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct FilterRequest {
     /// Their aggregates' type.
-    #[schema(min_length = 1, max_length = 100)]
+    #[schema(min_length = 1, max_length = 100, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     aggregate_type: Option<String>,
     /// Their aggregate.
-    #[schema(min_length = 1, max_length = 200)]
+    #[schema(min_length = 1, max_length = 200, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     aggregate_id: Option<String>,
     /// Their type.
-    #[schema(min_length = 1, max_length = 100)]
+    #[schema(min_length = 1, max_length = 100, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     event_type: Option<String>,
     /// The class of their last failure.
-    #[schema(schema_with = class_schema)]
+    #[schema(schema_with = optional_class_schema)]
     class: Option<String>,
     /// They were stored this many seconds ago or longer.
+    #[schema(maximum = 4_294_967_295_u32)]
     older_than_seconds: Option<u32>,
 }
 
@@ -109,10 +110,11 @@ struct FilterRequest {
     responses((status = 204, description = "done")))]
 pub(super) async fn requeue_one(
     State(parts): State<Shared>,
+    _: NoQuery,
     event: Named,
-    body: Body<ActRequest>,
+    Change(request): Change<ActRequest>,
 ) -> Answer<StatusCode> {
-    one(&parts, EventAction::Requeue, event, body).await
+    one(&parts, EventAction::Requeue, event, request).await
 }
 
 /// Gives a DEAD event up, so that its aggregate goes on without it.
@@ -121,10 +123,11 @@ pub(super) async fn requeue_one(
     responses((status = 204, description = "done")))]
 pub(super) async fn discard_one(
     State(parts): State<Shared>,
+    _: NoQuery,
     event: Named,
-    body: Body<ActRequest>,
+    Change(request): Change<ActRequest>,
 ) -> Answer<StatusCode> {
-    one(&parts, EventAction::Discard, event, body).await
+    one(&parts, EventAction::Discard, event, request).await
 }
 
 /// Sends a published event again under its id.
@@ -133,50 +136,66 @@ pub(super) async fn discard_one(
     responses((status = 204, description = "done")))]
 pub(super) async fn replay_one(
     State(parts): State<Shared>,
+    _: NoQuery,
     event: Named,
-    body: Body<ActRequest>,
+    Change(request): Change<ActRequest>,
 ) -> Answer<StatusCode> {
-    one(&parts, EventAction::Replay, event, body).await
+    one(&parts, EventAction::Replay, event, request).await
 }
 
 /// Tries DEAD events anew. After a while it answers that it was interrupted: the same request goes on.
 #[utoipa::path(post, path = "/ops/outbox/requeue", tag = "outbox", request_body = ManyRequest,
     responses((status = 200, description = "how many events", body = ManyView)))]
-pub(super) async fn requeue_many(State(parts): State<Shared>, body: Body<ManyRequest>) -> Answer<Json<ManyView>> {
-    many(&parts, EventAction::Requeue, body).await
+pub(super) async fn requeue_many(
+    State(parts): State<Shared>,
+    _: NoQuery,
+    Change(request): Change<ManyRequest>,
+) -> Answer<Json<ManyView>> {
+    many(&parts, EventAction::Requeue, request).await
 }
 
 /// Gives DEAD events up. After a while it answers that it was interrupted: the same request goes on.
 #[utoipa::path(post, path = "/ops/outbox/discard", tag = "outbox", request_body = ManyRequest,
     responses((status = 200, description = "how many events", body = ManyView)))]
-pub(super) async fn discard_many(State(parts): State<Shared>, body: Body<ManyRequest>) -> Answer<Json<ManyView>> {
-    many(&parts, EventAction::Discard, body).await
+pub(super) async fn discard_many(
+    State(parts): State<Shared>,
+    _: NoQuery,
+    Change(request): Change<ManyRequest>,
+) -> Answer<Json<ManyView>> {
+    many(&parts, EventAction::Discard, request).await
 }
 
 /// Holds events back. What is in flight finishes; appending goes on.
 #[utoipa::path(post, path = "/ops/outbox/pause", tag = "outbox", request_body = PauseRequest,
     responses((status = 200, description = "whether it was not paused before", body = ChangedView)))]
-pub(super) async fn pause(State(parts): State<Shared>, body: Body<PauseRequest>) -> Answer<Json<ChangedView>> {
-    let (scope, by) = pause_of(json(body)?)?;
+pub(super) async fn pause(
+    State(parts): State<Shared>,
+    _: NoQuery,
+    Change(request): Change<PauseRequest>,
+) -> Answer<Json<ChangedView>> {
+    let (scope, by) = pause_of(request)?;
     Ok(Json(ChangedView { changed: parts.operate.pause(&scope, &by).await.map_err(problem)? }))
 }
 
 /// Lets events go again; each pause is lifted by itself.
 #[utoipa::path(post, path = "/ops/outbox/resume", tag = "outbox", request_body = PauseRequest,
     responses((status = 200, description = "whether it was paused before", body = ChangedView)))]
-pub(super) async fn resume(State(parts): State<Shared>, body: Body<PauseRequest>) -> Answer<Json<ChangedView>> {
-    let (scope, by) = pause_of(json(body)?)?;
+pub(super) async fn resume(
+    State(parts): State<Shared>,
+    _: NoQuery,
+    Change(request): Change<PauseRequest>,
+) -> Answer<Json<ChangedView>> {
+    let (scope, by) = pause_of(request)?;
     Ok(Json(ChangedView { changed: parts.operate.resume(&scope, &by).await.map_err(problem)? }))
 }
 
-async fn one(parts: &Shared, action: EventAction, event: Named, body: Body<ActRequest>) -> Answer<StatusCode> {
-    let ActRequest { by, reason } = json(body)?;
-    parts.operate.act(action, id_in_path(event)?, &attribution(by, reason)?).await.map_err(problem)?;
+async fn one(parts: &Shared, action: EventAction, event: Named, request: ActRequest) -> Answer<StatusCode> {
+    let by = attribution(request.by, request.reason)?;
+    parts.operate.act(action, id_in_path(event)?, &by).await.map_err(problem)?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn many(parts: &Shared, action: EventAction, body: Body<ManyRequest>) -> Answer<Json<ManyView>> {
-    let request = json(body)?;
+async fn many(parts: &Shared, action: EventAction, request: ManyRequest) -> Answer<Json<ManyView>> {
     let (outbox, stop) = (&parts.operate, StopSignal::new());
     let which = selection(request.events, request.filter, request.all, request.after)?;
     let by = attribution(request.by, request.reason)?;

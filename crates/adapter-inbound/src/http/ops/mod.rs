@@ -6,9 +6,11 @@
 //! A change is a POST of a JSON object with its content type, so that no form of a web page can send one, and there are no
 //! cookies. Its `by` and `reason` are optional: who is recorded as having made it (default `ops-http`), and why.
 //!
+//! A parameter that a path does not take is refused, as a field is that a body does not take.
+//!
 //! Errors are problem details: 400 what cannot be read, 401 and 403 whoever is no operator, 404 what is unknown, 409 an
-//! action that the event's status does not allow, 415 a change that is no JSON, 429 too many requests of one address, 503 a
-//! store that cannot be reached.
+//! action that the event's status does not allow, 413 and 415 a change that is too large or no JSON in UTF-8, 429 too many
+//! requests of one address, 503 a store that cannot be reached.
 
 mod access;
 mod answer;
@@ -25,7 +27,10 @@ use std::{fmt, sync::Arc, time::Duration};
 use application_core::usecases::OperateOutboxUseCase;
 use axum::{
     Router,
-    http::{Method, StatusCode, Uri, header::CACHE_CONTROL},
+    http::{
+        HeaderValue, Method, StatusCode, Uri,
+        header::{ACCEPT, CACHE_CONTROL},
+    },
     middleware::{from_fn_with_state, map_response},
     response::Response,
     routing::{MethodRouter, get, post},
@@ -69,10 +74,21 @@ pub fn ops_router(parts: OpsParts, access: OpsAccess) -> Router {
             ProblemDetails::new(StatusCode::METHOD_NOT_ALLOWED, format!("{} does not take {method}", uri.path()))
         })
         .layer(from_fn_with_state(Arc::clone(&access), access::check))
-        .layer(map_response(async |response: Response| ([(CACHE_CONTROL, "no-store")], response)))
+        .layer(map_response(completed))
         .layer(from_fn_with_state(Arc::new(RequestLimit::new()), limit::check))
         .with_state(Arc::new(parts))
         .merge(page::router(access))
+}
+
+/// What every answer says beside itself.
+async fn completed(mut response: Response) -> Response {
+    let is_of_another_type = response.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE;
+    let headers = response.headers_mut();
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    if is_of_another_type {
+        headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+    }
+    response
 }
 
 type Route = fn() -> MethodRouter<Shared>;

@@ -2,17 +2,21 @@
 
 use application_core::outbox::{EventAction, FailureClass, OutboxEventStatus};
 use axum::Json;
+use serde_json::Value;
 use utoipa::{
     Modify, OpenApi,
     openapi::{
-        ContentBuilder, Ref, RefOr, Response, ResponseBuilder,
+        Components, ContentBuilder, Header, Ref, RefOr, Response, ResponseBuilder,
         path::{Operation, PathItem},
-        schema::{Object, ObjectBuilder, Type},
+        schema::{
+            AllOfBuilder, AnyOfBuilder, ArrayBuilder, Object, ObjectBuilder, OneOfBuilder, Schema, SchemaFormat,
+            SchemaType, Type,
+        },
         security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme},
     },
 };
 
-use super::{change, process, read};
+use super::{answer::NoQuery, change, process, read};
 use crate::http::problem_details::ProblemDetails;
 
 #[derive(OpenApi)]
@@ -45,7 +49,7 @@ struct Document;
 /// This document.
 #[utoipa::path(get, path = "/ops/openapi.json", tag = "process",
     responses((status = 200, description = "OpenAPI 3.1", body = Object)))]
-pub(super) async fn show() -> Json<utoipa::openapi::OpenApi> {
+pub(super) async fn show(_: NoQuery) -> Json<utoipa::openapi::OpenApi> {
     Json(Document::openapi())
 }
 
@@ -64,16 +68,20 @@ const ANY: &[(&str, &str)] = &[
 /// Further refusals of a change.
 const CHANGE: &[(&str, &str)] = &[
     ("408", "the body did not arrive in time"),
-    ("413", "the body is too large"),
-    ("415", "the body is not said to be JSON"),
+    ("413", "the body is too large: the detail names the bound"),
+    ("415", "the body is not said to be JSON in UTF-8 without a content coding"),
 ];
 const UNKNOWN: (&str, &str) = ("404", "the event is not in the outbox");
 const CONFLICT: (&str, &str) = ("409", "the event's status does not allow it");
+/// Answered by the protocol's own layer, without a document.
+const HEAD_TOO_LARGE: (&str, &str) = ("431", "the request line and the headers are over 32 KiB, or over 64 headers");
 
 impl Modify for Common {
     fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
         let scheme = SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build());
-        document.components.get_or_insert_default().add_security_scheme("token", scheme);
+        let components = document.components.get_or_insert_default();
+        components.add_security_scheme("token", scheme);
+        say_what_goes_together(components);
         // Without a token in the settings, everybody on this machine is an operator.
         document.security =
             Some(vec![SecurityRequirement::new("token", Vec::<String>::new()), SecurityRequirement::default()]);
@@ -84,8 +92,10 @@ impl Modify for Common {
                 let own = own.into_iter().filter_map(|(applies, refusal)| applies.then_some(refusal));
                 let of_change = CHANGE.iter().filter(|_| changes);
                 for (status, description) in ANY.iter().chain(of_change).copied().chain(own) {
-                    operation.responses.responses.insert(status.to_owned(), RefOr::T(refusal(description)));
+                    operation.responses.responses.insert(status.to_owned(), RefOr::T(refusal(status, description)));
                 }
+                let (status, description) = HEAD_TOO_LARGE;
+                operation.responses.responses.insert(status.to_owned(), RefOr::T(Response::new(description)));
             }
         }
     }
@@ -98,10 +108,51 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = (bool, &mut Operation
     get.into_iter().chain(post)
 }
 
-fn refusal(description: &str) -> Response {
+fn refusal(status: &str, description: &str) -> Response {
     let problem = Ref::from_schema_name("ProblemDetails");
     let content = ContentBuilder::new().schema(Some(problem)).build();
-    ResponseBuilder::new().description(description).content("application/problem+json", content).build()
+    let response = ResponseBuilder::new().description(description).content("application/problem+json", content);
+    let headers: &[&str] = match status {
+        "401" => &["WWW-Authenticate"],
+        "415" => &["Accept", "Accept-Encoding"],
+        "429" => &["Retry-After"],
+        _ => &[],
+    };
+    headers.iter().fold(response, |response, name| response.header(*name, Header::default())).build()
+}
+
+/// What the fields cannot say one by one: which of them go together.
+fn say_what_goes_together(components: &mut Components) {
+    let is = Object::with_type::<Type>;
+    let only_true = ObjectBuilder::new().schema_type(Type::Boolean).enum_values(Some([true])).build();
+    let not_true = ObjectBuilder::new()
+        .schema_type(SchemaType::from_iter([Type::Boolean, Type::Null]))
+        .enum_values(Some([Value::Bool(false), Value::Null]))
+        .build();
+    let many = OneOfBuilder::new()
+        .item(said("events", is(Type::Array), &["filter", "all", "after"]))
+        .item(said("filter", is(Type::Object), &["events", "all"]))
+        .item(said("all", only_true.clone(), &["events", "filter"]));
+    let pause = OneOfBuilder::new()
+        .item(said("everything", only_true, &["aggregateType"]))
+        .item(said("aggregateType", is(Type::String), &[]).property("everything", not_true));
+    let texts = ["aggregateType", "aggregateId", "eventType", "class"].map(|field| said(field, is(Type::String), &[]));
+    let filter = texts.into_iter().chain([said("olderThanSeconds", is(Type::Integer), &[])]);
+    let filter = filter.fold(AnyOfBuilder::new(), AnyOfBuilder::item);
+    let together: [(&str, RefOr<Schema>); 3] =
+        [("ManyRequest", many.into()), ("PauseRequest", pause.into()), ("FilterRequest", filter.into())];
+    for (name, condition) in together {
+        if let Some(fields) = components.schemas.remove(name) {
+            let both = AllOfBuilder::new().item(fields).item(condition);
+            components.schemas.insert(name.to_owned(), both.into());
+        }
+    }
+}
+
+/// An object with a value in one field and none in others.
+fn said(field: &'static str, value: impl Into<RefOr<Schema>>, absent: &[&'static str]) -> ObjectBuilder {
+    let object = ObjectBuilder::new().required(field).property(field, value);
+    absent.iter().fold(object, |object, name| object.property(*name, Object::with_type(Type::Null)))
 }
 
 pub(super) fn status_schema() -> Object {
@@ -110,6 +161,32 @@ pub(super) fn status_schema() -> Object {
 
 pub(super) fn class_schema() -> Object {
     one_of(FailureClass::ALL.map(FailureClass::as_str))
+}
+
+pub(super) fn optional_class_schema() -> Object {
+    let names = FailureClass::ALL.map(|class| Value::from(class.as_str()));
+    let type_or_null = SchemaType::from_iter([Type::String, Type::Null]);
+    ObjectBuilder::new().schema_type(type_or_null).enum_values(Some(names.into_iter().chain([Value::Null]))).build()
+}
+
+/// Events by their ids.
+pub(super) fn events_schema() -> RefOr<Schema> {
+    ArrayBuilder::new().items(event_schema()).into()
+}
+
+/// The events that a request names, if it names any.
+pub(super) fn named_events_schema() -> RefOr<Schema> {
+    ArrayBuilder::new()
+        .schema_type(SchemaType::from_iter([Type::Array, Type::Null]))
+        .description(Some("these events"))
+        .items(event_schema())
+        .min_items(Some(1))
+        .max_items(Some(change::MOST_NAMED))
+        .into()
+}
+
+fn event_schema() -> RefOr<Schema> {
+    ObjectBuilder::new().schema_type(Type::String).format(Some(SchemaFormat::Custom("uuid".to_owned()))).into()
 }
 
 pub(super) fn action_schema() -> Object {

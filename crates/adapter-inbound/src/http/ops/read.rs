@@ -15,7 +15,7 @@ use utoipa::IntoParams;
 
 use super::{
     Shared,
-    answer::{Answer, Named, id_in_path, limit, optional, problem, query},
+    answer::{Answer, Named, NoQuery, id_in_path, limit, optional, problem, query},
     openapi::{class_schema, status_schema},
     views::{AuditView, BlockedView, DeadView, EventView, Page, StatusView},
 };
@@ -28,19 +28,19 @@ pub(super) struct ListQuery {
     #[param(schema_with = status_schema)]
     status: Option<String>,
     /// Only this aggregate type.
-    #[param(min_length = 1, max_length = 100, nullable = false)]
+    #[param(min_length = 1, max_length = 100, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$", nullable = false)]
     aggregate_type: Option<String>,
     /// Only this aggregate.
-    #[param(min_length = 1, max_length = 200, nullable = false)]
+    #[param(min_length = 1, max_length = 200, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$", nullable = false)]
     aggregate_id: Option<String>,
     /// Only this event type.
-    #[param(min_length = 1, max_length = 100, nullable = false)]
+    #[param(min_length = 1, max_length = 100, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$", nullable = false)]
     event_type: Option<String>,
     /// Only events whose last failure was of this class.
     #[param(schema_with = class_schema)]
     class: Option<String>,
     /// Only events that were stored this many seconds ago or longer.
-    #[param(nullable = false)]
+    #[param(maximum = 4_294_967_295_u32, nullable = false)]
     older_than_seconds: Option<u32>,
     /// Only events that were neither skipped nor discarded.
     #[param(nullable = false)]
@@ -77,7 +77,7 @@ pub(super) struct LimitQuery {
 /// The figures of the moment, publishing of late, the pauses that stand, the relays that hold leases, and the leaders.
 #[utoipa::path(get, path = "/ops/outbox/status", tag = "outbox",
     responses((status = 200, description = "the state of the outbox", body = StatusView)))]
-pub(super) async fn status(State(parts): State<Shared>) -> Answer<Json<StatusView>> {
+pub(super) async fn status(State(parts): State<Shared>, _: NoQuery) -> Answer<Json<StatusView>> {
     let outbox = &parts.operate;
     let figures = outbox.statistics().await.map_err(problem)?;
     let recent = outbox.recent_publishing().await.map_err(problem)?;
@@ -112,7 +112,7 @@ pub(super) async fn list(
 #[utoipa::path(get, path = "/ops/outbox/events/{id}", tag = "events",
     params(("id" = String, Path, format = "uuid", description = "the event")),
     responses((status = 200, description = "the event", body = EventView)))]
-pub(super) async fn show(State(parts): State<Shared>, event: Named) -> Answer<Json<EventView>> {
+pub(super) async fn show(State(parts): State<Shared>, _: NoQuery, event: Named) -> Answer<Json<EventView>> {
     Ok(Json(parts.operate.show(id_in_path(event)?).await.map_err(problem)?.into()))
 }
 
@@ -133,7 +133,7 @@ pub(super) async fn audit_of(
 /// Unresolved DEAD events by class and types, the largest group first; the first 100,000 events are counted.
 #[utoipa::path(get, path = "/ops/outbox/dead", tag = "outbox",
     responses((status = 200, description = "the groups, at most 100", body = DeadView)))]
-pub(super) async fn dead(State(parts): State<Shared>) -> Answer<Json<DeadView>> {
+pub(super) async fn dead(State(parts): State<Shared>, _: NoQuery) -> Answer<Json<DeadView>> {
     let groups = parts.operate.dead_groups().await.map_err(problem)?;
     Ok(Json(DeadView::new(groups, OutboxStatistics::COUNT_LIMIT)))
 }

@@ -21,8 +21,8 @@ use async_trait::async_trait;
 use axum::{
     body::Body,
     http::{
-        Request,
-        header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER},
+        HeaderMap, Request,
+        header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER},
     },
 };
 use http_body_util::BodyExt;
@@ -153,16 +153,17 @@ fn router_for(access: OpsAccess, operations: MockOutboxOperationsPort) -> Router
 
 struct Answered {
     status: StatusCode,
+    headers: HeaderMap,
     content_type: String,
     body: Value,
 }
 
 async fn send(router: Router, request: Request<Body>) -> Answered {
     let response = router.oneshot(request).await.unwrap();
-    let status = response.status();
-    let content_type = response.headers().get(CONTENT_TYPE).map_or("", |value| value.to_str().unwrap()).to_owned();
+    let (status, headers) = (response.status(), response.headers().clone());
+    let content_type = headers.get(CONTENT_TYPE).map_or("", |value| value.to_str().unwrap()).to_owned();
     let body = response.into_body().collect().await.unwrap().to_bytes();
-    Answered { status, content_type, body: serde_json::from_slice(&body).unwrap_or(Value::Null) }
+    Answered { status, headers, content_type, body: serde_json::from_slice(&body).unwrap_or(Value::Null) }
 }
 
 async fn ask(operations: MockOutboxOperationsPort, method: &str, path: &str, body: &str) -> Answered {
@@ -292,7 +293,12 @@ async fn what_cannot_be_read_is_a_bad_request() {
 
 #[tokio::test]
 async fn a_change_that_is_not_said_to_be_json_is_refused() {
-    for content_type in [None, Some("text/plain"), Some("application/x-www-form-urlencoded")] {
+    let charsets = ["utf-16", "\"ISO-8859-1\"", "utf-8; charset=utf-7", "utf8", ""];
+    let charsets = charsets.map(|charset| format!("application/json; Charset={charset}"));
+    let foreign = charsets.iter().map(|text| (Some(text.as_str()), "only utf-8"));
+    let others = [None, Some("text/plain"), Some("application/x-www-form-urlencoded")];
+    let others = others.into_iter().map(|text| (text, "application/json"));
+    for (content_type, detail) in others.chain(foreign) {
         for path in [&format!("/ops/outbox/events/{ID}/discard"), "/ops/outbox/discard", "/ops/outbox/pause"] {
             let mut request = Request::post(path).header("host", "localhost:9091");
             if let Some(content_type) = content_type {
@@ -300,8 +306,43 @@ async fn a_change_that_is_not_said_to_be_json_is_refused() {
             }
             let request = request.body(Body::from(r#"{"all":true}"#)).unwrap();
             let answered = send(router_for(OpsAccess::Loopback, MockOutboxOperationsPort::new()), request).await;
-            assert_problem(&answered, 415, "application/json");
+            assert_problem(&answered, 415, detail);
+            assert_eq!(answered.headers[ACCEPT], "application/json");
         }
+    }
+    for content_type in
+        ["application/json;charset=UTF-8", "application/json; charset=\"utf-8\"", "application/json; a=b"]
+    {
+        let request =
+            Request::post("/ops/outbox/resume").header("host", "localhost").header(CONTENT_TYPE, content_type);
+        let request = request.body(Body::from(r#"{"everything":true}"#)).unwrap();
+        let answered = send(router_for(OpsAccess::Loopback, MockOutboxOperationsPort::new()), request).await;
+        assert_eq!(answered.status, StatusCode::OK, "{content_type}: {}", answered.body);
+    }
+}
+
+#[tokio::test]
+async fn json_that_cannot_be_taken_is_a_bad_request_whatever_is_wrong_with_it() {
+    let nested = format!(r#"{{"all":{}1{}}}"#, "[".repeat(500), "]".repeat(500));
+    for (path, body, detail) in [
+        ("requeue", r#"{"all":true,"by":"a\u0000b"}"#, "by: operator holds a control character at byte 1"),
+        ("requeue", r#"{"all":true,"reason":"\u0000"}"#, "reason: reason holds a control character at byte 0"),
+        ("requeue", r#"{"filter":{"aggregateId":"o-\u0000"}}"#, "aggregate_id holds a control character at byte 2"),
+        ("requeue", r#"{"events":["\u0000"]}"#, "is no event id"),
+        ("pause", r#"{"aggregateType":"\u0000"}"#, "aggregate_type holds a control character at byte 0"),
+        ("requeue", r#"{"all":true,"by":"\ud800"}"#, "hex escape"),
+        ("requeue", r#"{"all":true,"all":true}"#, "duplicate field `all`"),
+        ("requeue", r#"{"filter":{"class":"poison","class":"poison"}}"#, "duplicate field `class`"),
+        ("requeue", r#"{"filter":{"olderThanSeconds":4294967296}}"#, "olderThanSeconds"),
+        ("requeue", r#"{"filter":{"olderThanSeconds":-1}}"#, "olderThanSeconds"),
+        ("requeue", r#"{"filter":{"olderThanSeconds":1.5}}"#, "olderThanSeconds"),
+        ("requeue", r#"{"filter":{"olderThanSeconds":1e400}}"#, "number out of range"),
+        ("requeue", &nested, "invalid type"),
+        ("requeue", r#"{"all":true} {}"#, "trailing characters"),
+        ("requeue", "\u{feff}{}", "line 1"),
+    ] {
+        let answered = ask(MockOutboxOperationsPort::new(), "POST", &format!("/ops/outbox/{path}"), body).await;
+        assert_problem(&answered, 400, detail);
     }
 }
 
@@ -318,7 +359,41 @@ async fn an_unknown_event_path_or_method_is_said_to_be_unknown() {
     assert_problem(&ask(unknown(), "POST", &format!("{event}/replay"), "{}").await, 404, "is not in the outbox");
     assert_problem(&ask(unknown(), "POST", &format!("{event}/explode"), "{}").await, 404, "there is no /ops/outbox");
     assert_problem(&ask(unknown(), "GET", "/ops/nothing", "").await, 404, "there is no /ops/nothing");
-    assert_problem(&ask(unknown(), "DELETE", &event, "").await, 405, "does not take DELETE");
+    for (method, path, allowed) in [
+        ("DELETE", event.clone(), "GET,HEAD"),
+        ("OPTIONS", event.clone(), "GET,HEAD"),
+        ("POST", "/ops/outbox/status".to_owned(), "GET,HEAD"),
+        ("GET", format!("{event}/replay"), "POST"),
+    ] {
+        let answered = ask(unknown(), method, &path, "").await;
+        assert_eq!(answered.headers[ALLOW], allowed, "{method} {path}");
+        assert_problem(&answered, 405, &format!("does not take {method}"));
+    }
+}
+
+#[tokio::test]
+async fn a_head_request_is_answered_as_a_get_without_its_body() {
+    let answered = ask(MockOutboxOperationsPort::new(), "HEAD", "/ops/outbox/status", "").await;
+    assert_eq!((answered.status, answered.content_type.as_str()), (StatusCode::OK, "application/json"));
+    assert_eq!(answered.body, Value::Null);
+}
+
+#[tokio::test]
+async fn named_events_that_are_unknown_are_named_in_the_answer() {
+    let other = "0198c5a0-0000-7000-8000-000000000002";
+    for dry_run in [false, true] {
+        let mut operations = MockOutboxOperationsPort::new();
+        operations.expect_act().times(usize::from(!dry_run)).returning(|_, ids, _| Ok(ids[..1].to_vec()));
+        operations.expect_find().returning(|asked| Ok((asked == id()).then(|| event(OutboxEventStatus::Dead))));
+        let body = format!(r#"{{"events":["{ID}","{other}","{other}"],"dryRun":{dry_run}}}"#);
+        let answered = ask(operations, "POST", "/ops/outbox/requeue", &body).await;
+        assert_eq!((answered.status, &answered.body["events"]), (StatusCode::OK, &json!(1)), "{}", answered.body);
+        assert_eq!(answered.body["unknown"], json!([other]));
+    }
+    let mut operations = MockOutboxOperationsPort::new();
+    operations.expect_act().times(1).returning(|_, ids, _| Ok(ids.to_vec()));
+    let answered = ask(operations, "POST", "/ops/outbox/requeue", &format!(r#"{{"events":["{ID}"]}}"#)).await;
+    assert_eq!(answered.body.get("unknown"), None);
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ use serde::Serialize;
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 use utoipa::ToSchema;
 
-use super::openapi::{action_schema, class_schema, status_schema};
+use super::openapi::{action_schema, class_schema, events_schema, status_schema};
 
 /// The state of the outbox. Counts stop at `countLimit`.
 #[derive(Debug, Serialize, ToSchema)]
@@ -26,8 +26,11 @@ pub(super) struct StatusView {
     failed: u64,
     dead: u64,
     blocked_aggregates: u64,
+    #[schema(minimum = 0)]
     oldest_pending_age_seconds: Option<f64>,
+    #[schema(minimum = 0)]
     oldest_in_flight_age_seconds: Option<f64>,
+    #[schema(minimum = 0)]
     oldest_snapshot_age_seconds: Option<f64>,
     /// Publishing by all relays together; none where published events are deleted, for then nothing tells of them.
     recent_publishing: Option<RecentPublishingView>,
@@ -74,11 +77,15 @@ impl StatusView {
 struct RecentPublishingView {
     events: u64,
     /// The time within which these events were published.
+    #[schema(minimum = 0)]
     span_seconds: f64,
     per_second: f64,
     /// From append to confirm, replays not counted; none: no event was published.
+    #[schema(minimum = 0)]
     lag_p50_seconds: Option<f64>,
+    #[schema(minimum = 0)]
     lag_p95_seconds: Option<f64>,
+    #[schema(minimum = 0)]
     lag_p99_seconds: Option<f64>,
 }
 
@@ -103,6 +110,7 @@ struct PauseView {
     /// The aggregate type that is paused; none: everything.
     aggregate_type: Option<String>,
     everything: bool,
+    #[schema(minimum = 0)]
     age_seconds: f64,
     operator: String,
     reason: Option<String>,
@@ -131,6 +139,7 @@ struct RelayView {
     lanes: u32,
     /// Claims whose lease has ended: the reaper will return them.
     expired: u32,
+    #[schema(minimum = 0)]
     oldest_claim_age_seconds: f64,
 }
 
@@ -154,6 +163,7 @@ struct LeaderView {
     holder: String,
     term: i64,
     /// How long the term still runs; none: it is over, and nobody leads.
+    #[schema(minimum = 0)]
     expires_in_seconds: Option<f64>,
 }
 
@@ -241,6 +251,7 @@ pub(super) struct BlockedView {
     head: String,
     /// Why it died.
     reason: Option<String>,
+    #[schema(minimum = 0)]
     age_seconds: f64,
     /// The open events that wait, the head included; counted up to 1,000.
     depth: u32,
@@ -278,6 +289,7 @@ struct DeadGroupView {
     aggregate_type: String,
     event_type: String,
     events: u64,
+    #[schema(minimum = 0)]
     oldest_age_seconds: f64,
     /// The last error of one of them.
     example: Option<String>,
@@ -316,6 +328,7 @@ pub(super) struct AuditView {
     action: String,
     /// Of a pause or resume of one aggregate type.
     aggregate_type: Option<String>,
+    #[schema(schema_with = events_schema)]
     events: Vec<String>,
     /// How many events, lanes or pauses were changed.
     affected: u64,
@@ -375,22 +388,21 @@ pub(super) struct ManyView {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(format = "uuid", nullable = false)]
     next: Option<String>,
-    /// Of the events that were named, those that are not in the outbox.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
-    unknown: Option<Vec<String>>,
-    /// Of the events that were named, those whose status does not allow the action.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
-    unchanged: Option<Vec<String>>,
+    /// Of the events that were named, those that are not in the outbox; left out if there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(schema_with = events_schema)]
+    unknown: Vec<String>,
+    /// Of the events that were named, those whose status does not allow the action; left out if there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(schema_with = events_schema)]
+    unchanged: Vec<String>,
 }
 
 impl ManyView {
     pub(super) fn new(action: EventAction, report: ManyReport, dry_run: bool) -> Self {
         let ManyReport { events, interrupted, next, left } = report;
         let named = |known: bool| {
-            let ids = left.iter().filter(|left| left.found.is_some() == known).map(|left| left.id.to_string());
-            Some(ids.collect::<Vec<_>>()).filter(|ids| !ids.is_empty())
+            left.iter().filter(|left| left.found.is_some() == known).map(|left| left.id.to_string()).collect()
         };
         let (unknown, unchanged) = (named(false), named(true));
         let next = next.map(|id| id.to_string());

@@ -8,7 +8,7 @@ use axum::{
     extract::rejection::{JsonRejection, PathRejection, QueryRejection},
     http::{
         HeaderValue, StatusCode,
-        header::{CONTENT_TYPE, RETRY_AFTER},
+        header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER},
     },
     response::{IntoResponse, Response},
 };
@@ -77,6 +77,15 @@ impl Problem {
 
     pub(super) fn bad_request(detail: impl Into<String>) -> Self {
         Self::blank(StatusCode::BAD_REQUEST, detail)
+    }
+
+    pub(super) fn unknown_parameter(name: &str) -> Self {
+        Self::bad_request(format!("unknown parameter {:?}, this path takes none", shortened(name)))
+    }
+
+    pub(super) fn foreign_charset(charset: &str) -> Self {
+        let detail = format!("the body has the charset {:?}, only utf-8 is accepted", shortened(charset));
+        Self::blank(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail)
     }
 
     pub(super) fn invalid_fields(errors: Vec<FieldProblem>) -> Self {
@@ -190,6 +199,9 @@ impl From<JsonRejection> for Problem {
             _ if status == StatusCode::PAYLOAD_TOO_LARGE => {
                 Self::blank(status, format!("the body may have {MAX_BODY_BYTES} bytes at most"))
             }
+            JsonRejection::MissingJsonContentType(_) => {
+                Self::blank(status, "the body is a JSON object with the content type application/json")
+            }
             _ => Self::blank(status, detail),
         }
     }
@@ -200,8 +212,13 @@ impl IntoResponse for Problem {
         let status = self.status;
         let mut response = (status, Json(self)).into_response();
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-        if status == StatusCode::SERVICE_UNAVAILABLE {
-            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        let further = match status {
+            StatusCode::SERVICE_UNAVAILABLE => Some((RETRY_AFTER, "1")),
+            StatusCode::UNSUPPORTED_MEDIA_TYPE => Some((ACCEPT, "application/json")),
+            _ => None,
+        };
+        if let Some((name, value)) = further {
+            response.headers_mut().insert(name, HeaderValue::from_static(value));
         }
         response
     }

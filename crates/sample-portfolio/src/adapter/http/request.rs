@@ -1,10 +1,18 @@
 //! What a request says beside its body.
 
+use std::collections::BTreeMap;
+
+use application_core::JsonObject;
 use axum::{
-    extract::Path,
-    http::{HeaderMap, header::IF_MATCH},
+    Json,
+    extract::{FromRequest, FromRequestParts, Path, Query, Request},
+    http::{
+        HeaderMap,
+        header::{CONTENT_TYPE, IF_MATCH},
+        request::Parts,
+    },
 };
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
 use uuid::Uuid;
 
 use super::problem::Problem;
@@ -33,6 +41,49 @@ impl PageQuery {
     pub(super) fn size(&self) -> Result<PageSize, InvalidPageSize> {
         self.limit.map_or(Ok(PageSize::default()), PageSize::try_new)
     }
+}
+
+/// That a request has no query: a parameter that is not heard would be missed by nobody.
+pub(super) struct NoQuery;
+
+impl<S: Send + Sync> FromRequestParts<S> for NoQuery {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let Query(said) = Query::<BTreeMap<String, String>>::try_from_uri(&parts.uri)?;
+        said.keys().next().map_or(Ok(Self), |name| Err(Problem::unknown_parameter(name)))
+    }
+}
+
+/// The JSON object that a request carries.
+pub(super) struct JsonBody<T>(pub(super) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        if let Some(charset) = foreign_charset(request.headers()) {
+            return Err(Problem::foreign_charset(&charset));
+        }
+        let Json(JsonObject(body)) = Json::<JsonObject<T>>::from_request(request, state).await?;
+        Ok(Self(body))
+    }
+}
+
+/// A charset of the content type that is not UTF-8: JSON has no other, so a text in another would be read wrongly.
+fn foreign_charset(headers: &HeaderMap) -> Option<String> {
+    headers.get_all(CONTENT_TYPE).iter().find_map(|value| {
+        let parameters = value.to_str().ok()?.split(';').skip(1);
+        let mut named = parameters.filter_map(|parameter| parameter.split_once('='));
+        let (_, charset) = named.find(|(name, charset)| {
+            name.trim().eq_ignore_ascii_case("charset") && !unquoted(charset).eq_ignore_ascii_case("utf-8")
+        })?;
+        Some(unquoted(charset).to_owned())
+    })
+}
+
+fn unquoted(value: &str) -> &str {
+    value.trim().trim_matches('"')
 }
 
 /// The client's idempotency key, which a creation must have: without it a lost answer would lead to a second work log.

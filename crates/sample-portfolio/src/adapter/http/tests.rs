@@ -236,9 +236,82 @@ async fn an_oversized_body_and_a_foreign_content_type_are_refused() {
     let answer = Fakes::default().answer(creation(&format!(r#"{{"title":"{title}","plannedMinutes":1}}"#))).await;
     let detail = answer.problem(StatusCode::PAYLOAD_TOO_LARGE, "about:blank");
     assert!(detail.contains("16384 bytes"), "{detail}");
-    let headers = [("idempotency-key", "k"), ("content-type", "text/plain")];
-    let answer = Fakes::default().answer(request(&Method::POST, WORK_LOGS, &headers, VALID)).await;
-    answer.problem(StatusCode::UNSUPPORTED_MEDIA_TYPE, "about:blank");
+    for (content_type, accepted) in [
+        ("text/plain", "application/json"),
+        ("application/json; charset=utf-16", "only utf-8"),
+        ("application/json;a=b; CharSet=\"latin1\"", "only utf-8"),
+    ] {
+        let headers = [("idempotency-key", "k"), ("content-type", content_type)];
+        let answer = Fakes::default().answer(request(&Method::POST, WORK_LOGS, &headers, VALID)).await;
+        let detail = answer.problem(StatusCode::UNSUPPORTED_MEDIA_TYPE, "about:blank");
+        assert!(detail.contains(accepted), "{content_type}: {detail}");
+        assert_eq!(answer.header("accept"), Some("application/json"));
+    }
+    let headers = [("idempotency-key", "k"), ("content-type", "application/json; charset=UTF-8")];
+    let answer = Fakes::default().answer(request(&Method::POST, WORK_LOGS, &headers, "{}")).await;
+    answer.problem(StatusCode::UNPROCESSABLE_ENTITY, "urn:problem:body:invalid");
+}
+
+#[tokio::test]
+async fn a_parameter_that_no_path_takes_is_refused_by_name() {
+    let minutes = "/portfolios/00000000-0000-0000-0000-0000000000aa/minutes";
+    let [start, complete, cancel] = ["start", "complete", "cancel"].map(|verb| format!("{ONE}/{verb}"));
+    for (method, path) in [
+        (Method::GET, minutes),
+        (Method::GET, ONE),
+        (Method::POST, WORK_LOGS),
+        (Method::POST, &start),
+        (Method::POST, &complete),
+        (Method::POST, &cancel),
+    ] {
+        let headers = [("idempotency-key", "k"), ("content-type", "application/json")];
+        let answer = Fakes::default().answer(request(&method, &format!("{path}?sine=2026"), &headers, VALID)).await;
+        let detail = answer.problem(StatusCode::BAD_REQUEST, "about:blank");
+        assert!(detail.contains("sine") && detail.contains("takes none"), "{path}: {detail}");
+    }
+    let answer = Fakes::default().answer(get(&format!("{WORK_LOGS}?offset=3"))).await;
+    let detail = answer.problem(StatusCode::BAD_REQUEST, "about:blank");
+    assert!(["offset", "after", "limit"].iter().all(|name| detail.contains(name)), "{detail}");
+    let answer = Fakes::default().answer(get(&format!("{minutes}?{}=1", "x".repeat(10_000)))).await;
+    assert!(answer.problem(StatusCode::BAD_REQUEST, "about:blank").len() < 400);
+}
+
+#[tokio::test]
+async fn a_text_that_postgresql_cannot_store_is_refused_before_it_gets_there() {
+    for title in [r"a\u0000", r"\u0000", r"a\u0001b"] {
+        let body = format!(r#"{{"title":"{title}","plannedMinutes":1}}"#);
+        let answer = Fakes::default().answer(creation(&body)).await;
+        answer.problem(StatusCode::UNPROCESSABLE_ENTITY, "urn:problem:work-log:invalid");
+        assert_eq!(answer.body["errors"][0]["field"], "title", "{title}");
+    }
+    let answer = Fakes::default().answer(creation(r#"{"title":"\ud800","plannedMinutes":1}"#)).await;
+    answer.problem(StatusCode::BAD_REQUEST, "about:blank");
+    for number in ["9223372036854775808", "-9223372036854775809", "18446744073709551616"] {
+        let answer = Fakes::default().answer(creation(&format!(r#"{{"title":"a","plannedMinutes":{number}}}"#))).await;
+        let detail = answer.problem(StatusCode::UNPROCESSABLE_ENTITY, "urn:problem:body:invalid");
+        assert!(detail.contains("plannedMinutes"), "{number}: {detail}");
+    }
+}
+
+#[tokio::test]
+async fn a_key_that_is_no_ascii_is_refused_with_the_place() {
+    let mut request = creation(VALID);
+    let key = header::HeaderValue::from_bytes("schlüssel".as_bytes()).expect("a header value");
+    request.headers_mut().insert("idempotency-key", key);
+    let answer = Fakes::default().answer(request).await;
+    let detail = answer.problem(StatusCode::BAD_REQUEST, "urn:problem:idempotency-key:invalid");
+    assert!(detail.contains("byte 4"), "{detail}");
+}
+
+#[tokio::test]
+async fn a_head_request_is_answered_without_a_body_and_options_with_the_methods() {
+    let mut fakes = Fakes::default();
+    fakes.get.expect_execute().times(1).return_once(|_, id| Ok(Some(snapshot(id))));
+    let answer = fakes.answer(request(&Method::HEAD, ONE, &[], "")).await;
+    assert_eq!((answer.status, answer.header("etag"), &answer.body), (StatusCode::OK, Some("\"1\""), &Value::Null));
+    let answer = Fakes::default().answer(request(&Method::OPTIONS, &format!("{ONE}/start"), &[], "")).await;
+    answer.problem(StatusCode::METHOD_NOT_ALLOWED, "about:blank");
+    assert_eq!(answer.header("allow"), Some("POST"));
 }
 
 #[tokio::test]

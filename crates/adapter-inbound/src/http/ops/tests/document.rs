@@ -40,8 +40,51 @@ async fn every_operation_is_explained_and_says_how_it_may_be_refused() {
             for status in ["400", "401", "403", "429", "500", "503"] {
                 assert!(responses[status]["content"]["application/problem+json"].is_object(), "{path}: {status}");
             }
-            assert_eq!(responses.contains_key("415"), method == "post", "{path}");
+            for status in ["408", "413", "415"] {
+                assert_eq!(responses.contains_key(status), method == "post", "{path}: {status}");
+            }
+            assert!(responses["431"].get("content").is_none(), "{path}: what is answered below HTTP has no document");
             assert!(responses.keys().any(|status| status.starts_with('2')), "{path}");
         }
     }
+}
+
+#[tokio::test]
+async fn a_parameter_that_is_not_documented_is_refused_by_name() {
+    let document = document().await;
+    for (path, operations) in document["paths"].as_object().unwrap() {
+        for (method, operation) in operations.as_object().unwrap() {
+            let asked = format!("{}?nonsense=1", path.replace("{id}", ID));
+            let refused = ask(MockOutboxOperationsPort::new(), &method.to_uppercase(), &asked, "{}").await;
+            assert_problem(&refused, 400, "nonsense");
+            let detail = refused.body["detail"].as_str().unwrap();
+            let parameters = operation["parameters"].as_array().into_iter().flatten();
+            let allowed: Vec<_> = parameters.filter(|parameter| parameter["in"] == "query").collect();
+            for parameter in &allowed {
+                assert!(detail.contains(parameter["name"].as_str().unwrap()), "{path}: {detail}");
+            }
+            assert_eq!(detail.contains("takes none"), allowed.is_empty(), "{path}: {detail}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_text_of_a_request_has_its_bounds_or_its_form_in_the_document() {
+    let document = document().await;
+    let schemas = document["components"]["schemas"].as_object().unwrap();
+    let (mut bounded, mut together) = (0, 0);
+    for name in ["ActRequest", "PauseRequest", "ManyRequest", "FilterRequest"] {
+        let schema = &schemas[name];
+        together += usize::from(schema["allOf"][1].is_object());
+        let fields = if schema["allOf"].is_array() { &schema["allOf"][0] } else { schema };
+        assert_eq!(fields["additionalProperties"], false, "{name}");
+        for (field, schema) in fields["properties"].as_object().unwrap() {
+            let types = schema["type"].to_string();
+            let is_bounded =
+                ["maxLength", "maxItems", "maximum", "enum", "format"].iter().any(|key| schema[*key] != Value::Null);
+            assert!(is_bounded || types.contains("boolean") || field == "filter", "{name}.{field}: {schema}");
+            bounded += usize::from(is_bounded);
+        }
+    }
+    assert_eq!((bounded > 10, together), (true, 3), "{bounded}");
 }
