@@ -1,6 +1,6 @@
 //! Actions on events: by id, or on all that match, in batches that can be interrupted.
 
-use std::{collections::HashSet, process::ExitCode, time::Duration};
+use std::{process::ExitCode, time::Duration};
 
 use application_core::{
     outbox::{AggregateId, AggregateType, EventAction, EventId, EventType, FailureClass, SettledHistory},
@@ -90,7 +90,7 @@ impl ManyArgs {
         outbox: &OperateOutboxUseCase,
     ) -> Result<ExitCode, BootstrapError> {
         let (by, stop) = (self.by.attribution(), stop_at_signal()?);
-        let ids = without_repetitions(self.ids);
+        let ids = self.ids;
         // What is said of one event alone is why it could not be done.
         if let ([id], false) = (&ids[..], self.dry_run) {
             outbox.act(action, *id, &by).await?;
@@ -112,13 +112,6 @@ impl ManyArgs {
         }
         Ok(code)
     }
-}
-
-/// An event that is named twice is one event.
-fn without_repetitions(mut ids: Vec<EventId>) -> Vec<EventId> {
-    let mut seen = HashSet::new();
-    ids.retain(|id| seen.insert(*id));
-    ids
 }
 
 /// Published events by id, to be sent again.

@@ -1,6 +1,6 @@
 //! Use case: an operator's actions on the outbox.
 
-use std::{fmt, sync::Arc};
+use std::{collections::HashSet, fmt, sync::Arc};
 
 use crate::{
     outbox::{Attribution, EventAction, EventId, OnPublish, OutboxEventStatus},
@@ -405,17 +405,22 @@ fn starts_from(action: EventAction, state: &OutboxEventState) -> bool {
 }
 
 /// The batches of a selection, one after the other.
-enum Pages<'a> {
-    Given(std::slice::Chunks<'a, EventId>),
+enum Pages {
+    Given { left: Vec<EventId>, batch: usize },
     Found(EventFilter),
     Over,
 }
 
-impl<'a> Pages<'a> {
-    fn new(action: EventAction, which: &'a Selection, batch: u32) -> Self {
+impl Pages {
+    fn new(action: EventAction, which: &Selection, batch: u32) -> Self {
         let batch = batch.clamp(1, MOST_IN_A_BATCH);
         match which {
-            Selection::Events(ids) => Self::Given(ids.chunks(usize::try_from(batch).unwrap_or(1))),
+            // Each once, however often it is named: it can be changed, or left alone, only once.
+            Selection::Events(ids) => {
+                let mut seen = HashSet::new();
+                let left = ids.iter().copied().filter(|id| seen.insert(*id)).collect();
+                Self::Given { left, batch: usize::try_from(batch).unwrap_or(1) }
+            }
             Selection::Matching(filter) => {
                 let status = match action {
                     EventAction::Requeue | EventAction::Discard => OutboxEventStatus::Dead,
@@ -431,7 +436,10 @@ impl<'a> Pages<'a> {
     /// read is a later call's.
     async fn next(&mut self, operations: &dyn OutboxOperationsPort) -> Result<Option<Vec<EventId>>, StoreError> {
         match self {
-            Self::Given(chunks) => Ok(chunks.next().map(<[EventId]>::to_vec)),
+            Self::Given { left, batch } => {
+                let ids: Vec<_> = left.drain(..left.len().min(*batch)).collect();
+                Ok(Some(ids).filter(|ids| !ids.is_empty()))
+            }
             Self::Found(filter) => {
                 let EventPage { events, next } = operations.list(filter).await?;
                 match next {
@@ -446,7 +454,7 @@ impl<'a> Pages<'a> {
 
     fn is_over(&self) -> bool {
         match self {
-            Self::Given(chunks) => chunks.len() == 0,
+            Self::Given { left, .. } => left.is_empty(),
             Self::Found(_) => false,
             Self::Over => true,
         }
@@ -456,7 +464,7 @@ impl<'a> Pages<'a> {
     const fn after(&self) -> Option<EventId> {
         match self {
             Self::Found(filter) => filter.after,
-            Self::Given(_) | Self::Over => None,
+            Self::Given { .. } | Self::Over => None,
         }
     }
 }

@@ -39,7 +39,7 @@ pub struct PublishPolicy {
 }
 
 impl PublishPolicy {
-    /// Starting values for a holder: lease 30 s, 500 events a claim, runs of 100, 8 MiB, 64 aggregates at once.
+    /// Starting values for a holder: lease 30 s, 500 events a claim, runs of 200, 8 MiB, 64 aggregates at once.
     #[must_use]
     pub fn of(holder: HolderName) -> Self {
         Self {
@@ -48,7 +48,7 @@ impl PublishPolicy {
             send_margin: Duration::from_secs(10),
             max_events: 500,
             min_lanes: 20,
-            max_run: 100,
+            max_run: 200,
             max_bytes: 8 * 1024 * 1024,
             overdue_check: Duration::from_millis(250),
             window: 64,
