@@ -10,6 +10,6 @@ pub const COMMAND: Command = Command {
     run: |arguments| {
         process::no_arguments("demo", arguments)?;
         let root = workspace::root();
-        Err(process::become_program(Binaries::build(&root)?.command(&root, "demo")?))
+        Err(process::become_program(&mut Binaries::build(&root)?.command(&root, "demo")?))
     },
 };

@@ -314,7 +314,7 @@ mod tests {
         let problems = |mode, query: &str, direct: Option<&str>| {
             let direct_url = direct.map(|query| SecretString::from(format!("postgres://h/db{query}")));
             let tls = TlsSettings { mode, ca_file: Some(file.path().to_owned()) };
-            let settings = DatabaseSettings { tls, direct_url, ..settings(&format!("postgres://h/db{query}")) };
+            let settings = DatabaseSettings { direct_url, tls, ..settings(&format!("postgres://h/db{query}")) };
             settings.problems().iter().map(ToString::to_string).collect::<Vec<_>>()
         };
         for query in ["", "?sslmode=prefer", "?sslmode=require", "?sslmode=allow", "?sslmode=disable"] {

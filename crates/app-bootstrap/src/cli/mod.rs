@@ -105,13 +105,13 @@ impl Cli {
             Command::Man(arguments) => arguments.run(&Self::described()),
             Command::Serve => {
                 let (settings, traces) = of_service()?;
-                let ended = serve::serve(settings).await;
+                let ended = Box::pin(serve::serve(settings)).await;
                 traces.stop().await;
                 ended
             }
             Command::Relay(args) => {
                 let (settings, traces) = of_service()?;
-                let ended = relay::relay(settings, args.until_drained).await;
+                let ended = Box::pin(relay::relay(settings, args.until_drained)).await;
                 traces.stop().await;
                 ended
             }

@@ -139,8 +139,8 @@ async fn look_at_plans(bench: &mut Bench<'_>, database_url: &str) -> Result<(), 
 
     lose_a_claim(&*store).await?;
     let reap = ReapRequest { max_claims: 10, dead_after_expiries: 10, skip_types: Vec::new() };
-    let (reaped, plans) = explained(reaper.reap(&reap)).await;
-    if reaped?.claims != 1 {
+    let (returned, plans) = explained(reaper.reap(&reap)).await;
+    if returned?.claims != 1 {
         return Err(BenchError::Unsound("one lease had run out, and the reaper did not find it".to_owned()));
     }
     look(bench, "reap", plans)?;

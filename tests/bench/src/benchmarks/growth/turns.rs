@@ -48,21 +48,21 @@ pub(super) async fn compare(
     turn(base, looked).await?;
     turn(case, looked).await?;
     for _ in 0..bench.rounds() {
-        let (mut of_base, mut of_case) = (Vec::with_capacity(turns), Vec::with_capacity(turns));
+        let (mut bases, mut cases) = (Vec::with_capacity(turns), Vec::with_capacity(turns));
         for n in 0..turns {
             if n % 2 == 0 {
-                of_base.push(turn(base, looked).await?);
-                of_case.push(turn(case, looked).await?);
+                bases.push(turn(base, looked).await?);
+                cases.push(turn(case, looked).await?);
             } else {
-                of_case.push(turn(case, looked).await?);
-                of_base.push(turn(base, looked).await?);
+                cases.push(turn(case, looked).await?);
+                bases.push(turn(base, looked).await?);
             }
         }
-        record(bench, &format!("{figure}.base"), looked, &of_base);
-        record(bench, figure, looked, &of_case);
-        let ratio = median_ratio(of_case.iter().map(|turn| turn.time), of_base.iter().map(|turn| turn.time));
+        record(bench, &format!("{figure}.base"), looked, &bases);
+        record(bench, figure, looked, &cases);
+        let ratio = median_ratio(cases.iter().map(|turn| turn.time), bases.iter().map(|turn| turn.time));
         bench.record_known(&format!("{figure}.time_ratio"), "ratio", ratio);
-        let ratio = buffers(&of_case).zip(buffers(&of_base)).map(|(case, base)| case / base.max(1e-9));
+        let ratio = buffers(&cases).zip(buffers(&bases)).map(|(case, base)| case / base.max(1e-9));
         bench.record_known(&format!("{figure}.buffers_ratio"), "ratio", ratio);
     }
     Ok(())
