@@ -15,7 +15,7 @@ use utoipa::IntoParams;
 
 use super::{
     Shared,
-    answer::{Answer, Named, NoQuery, id_in_path, limit, optional, problem, query},
+    answer::{Answer, Named, NoQuery, id_in_path, limit, optional, problem, query, time},
     openapi::{class_schema, status_schema},
     views::{AuditView, BlockedView, DeadView, EventView, Page, StatusView},
 };
@@ -42,6 +42,18 @@ pub(super) struct ListQuery {
     /// Only events that were stored this many seconds ago or longer.
     #[param(maximum = 4_294_967_295_u32, nullable = false)]
     older_than_seconds: Option<u32>,
+    /// Only events that the broker confirmed at this time or later.
+    #[param(format = "date-time", nullable = false)]
+    published_from: Option<String>,
+    /// Only events that the broker confirmed before this time.
+    #[param(format = "date-time", nullable = false)]
+    published_until: Option<String>,
+    /// Only this event and those with higher ids.
+    #[param(format = "uuid", nullable = false)]
+    from: Option<String>,
+    /// Only this event and those with lower ids.
+    #[param(format = "uuid", nullable = false)]
+    to: Option<String>,
     /// Only events that were neither skipped nor discarded.
     #[param(nullable = false)]
     unresolved: Option<bool>,
@@ -101,6 +113,10 @@ pub(super) async fn list(
         event_type: optional("eventType", asked.event_type, EventType::try_new)?,
         class: optional("class", asked.class, |text| text.parse::<FailureClass>())?,
         older_than: asked.older_than_seconds.map(|seconds| Duration::from_secs(seconds.into())),
+        published_from: time("publishedFrom", asked.published_from)?,
+        published_until: time("publishedUntil", asked.published_until)?,
+        from: optional("from", asked.from, |text| text.parse::<EventId>())?,
+        to: optional("to", asked.to, |text| text.parse::<EventId>())?,
         unresolved: asked.unresolved.unwrap_or_default(),
         after: optional("after", asked.after, |text| text.parse::<EventId>())?,
         limit: limit(asked.limit)?,
