@@ -120,7 +120,7 @@ pub(super) fn time(name: &str, text: Option<String>) -> Answer<Option<OffsetDate
     optional(name, text, |text| {
         let told = repeated(&text);
         OffsetDateTime::parse(&text, &Rfc3339)
-            .map_err(|_| format!("{told:?} is no time, it must be one such as 2026-01-02T03:04:05Z"))
+            .map_err(|_unshown| format!("{told:?} is no time, it must be one such as 2026-01-02T03:04:05Z"))
     })
 }
 
