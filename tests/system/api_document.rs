@@ -165,7 +165,7 @@ async fn every_documented_operation_answers_a_running_process_as_documented() ->
     let document: Value =
         client.get(process.ops_url("/ops/openapi.json")).bearer_auth(TOKEN).send().await?.json().await?;
 
-    let (mut succeeded, mut refused) = (BTreeSet::new(), BTreeSet::new());
+    let (mut succeeded, mut refused, mut tried_without) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     for (method, path, id, query, body) in requests() {
         let url = format!("{}{query}", process.ops_url(&path.replace("{id}", id)));
         let mut request = client.request(Method::from_bytes(method.to_uppercase().as_bytes())?, url).bearer_auth(TOKEN);
@@ -182,6 +182,10 @@ async fn every_documented_operation_answers_a_running_process_as_documented() ->
         } else {
             refused.insert(status)
         };
+        // Once each: an address may not send very many requests at once.
+        if !tried_without.insert((method, path)) {
+            continue;
+        }
         let request = client
             .request(Method::from_bytes(method.to_uppercase().as_bytes())?, process.ops_url(&path.replace("{id}", id)));
         assert_eq!(hold(&document, method, path, request.send().await?).await?, 401, "{method} {path} without a token");

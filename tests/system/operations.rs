@@ -529,7 +529,7 @@ async fn published_events_are_sent_again_by_range_after_a_dry_run_and_a_repetiti
     publish().await?;
     world.execute(YESTERDAY).await?;
     let hour = world.text(AN_HOUR_AGO).await?;
-    let range = ["--aggregate-type", "order", "--published-until", &hour];
+    let range = ["--aggregate-type", "order", "--published-until", hour.as_str()];
     says(&[&range[..], &["--dry-run"]].concat(), "3 events would be replayed").await?;
     says(&[&range[..], &["--batch", "2", "--by", "zoe"]].concat(), "3 events replayed").await?;
     publish().await?;
@@ -546,7 +546,7 @@ async fn published_events_are_sent_again_by_range_after_a_dry_run_and_a_repetiti
     says(&["--from", one, "--to", four, "--dry-run"], "4 events would be replayed").await?;
     let json = r#"{"action":"replay","dryRun":false,"events":1,"interrupted":false}"#;
     says(&["--event-type", "OrderPlaced", "--after", four, "--json"], json).await?;
-    for wrong in [&[][..], &["--after", four], &[one, "--to", four], &["--published-from", "yesterday"]] {
+    for wrong in [&["--json"][..], &["--after", four], &[one, "--to", four], &["--published-from", "yesterday"]] {
         assert_eq!(run(&quiet, &[&["outbox", "replay"], wrong].concat()).await?.0.code(), Some(2), "{wrong:?}");
     }
     Ok(())

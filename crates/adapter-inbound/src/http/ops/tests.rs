@@ -13,7 +13,7 @@ use application_core::{
     },
     ports::{
         AuditEntry, BlockedAggregate, DeadGroup, EventFilter, EventPage, Finding, LagPercentiles, LeaderState,
-        MockLaneRepairPort, MockOutboxAuditPort, MockOutboxCheckPort, MockOutboxHoldersPort, MockOutboxMaintenancePort,
+        MockLaneRepairPort, MockOutboxAuditPort, MockOutboxHoldersPort, MockOutboxMaintenancePort,
         MockOutboxOperationsPort, MockOutboxPausePort, MockOutboxStatisticsPort, MockWakeupPort, OutboxEventContent,
         OutboxEventState, OutboxOperationsPort, OutboxStatistics, Pause, PauseScope, RecentPublishing, RelayLeases,
         StoreError,

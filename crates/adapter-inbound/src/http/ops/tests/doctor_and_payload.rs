@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use application_core::{
     outbox::{EventHeaders, Payload},
-    ports::OutboxCheckPort,
+    ports::{Finding, MockOutboxCheckPort, OutboxCheckPort},
 };
 
 use super::*;
