@@ -512,7 +512,8 @@ async fn replays_and_pauses_answer_in_json() -> Outcome {
 async fn published_events_are_sent_again_by_range_after_a_dry_run_and_a_repetition_sends_none_twice() -> Outcome {
     const YESTERDAY: &str = "UPDATE outbox_event SET published_at = published_at - interval '1 day' \
          WHERE aggregate_id < 'o-4'";
-    const AN_HOUR_AGO: &str = "SELECT to_char((statement_timestamp() - interval '1 h') AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')";
+    const AN_HOUR_AGO: &str = "SELECT to_char((statement_timestamp() - interval '1 h') AT TIME ZONE 'UTC', \
+     'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')";
     let world = World::shared("range").await?;
     let quiet = world.environment.clone().with("APP__LOGS__FILTER", "error");
     let publishing = quiet.clone().with("APP__OUTBOUND__PUBLISHER", "stdout");

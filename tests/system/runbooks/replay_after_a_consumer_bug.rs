@@ -6,8 +6,8 @@ use super::Reader;
 use crate::world::{Outcome, PATIENCE, World, complete_one};
 
 const NOW: &str = "SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')";
-const AN_HOUR_AGO: &str =
-    "SELECT to_char((clock_timestamp() - interval '1 h') AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')";
+const AN_HOUR_AGO: &str = "SELECT to_char((clock_timestamp() - interval '1 h') AT TIME ZONE 'UTC', \
+     'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_runbook_of_a_replay_gives_a_consumer_its_effect_again() -> Outcome {

@@ -12,7 +12,7 @@ use application_core::{
         OperatorName, OutboxEventStatus, Reason, Sequence,
     },
     ports::{
-        AuditEntry, BlockedAggregate, DeadGroup, EventFilter, EventPage, Finding, LagPercentiles, LeaderState,
+        AuditEntry, BlockedAggregate, DeadGroup, EventFilter, EventPage, LagPercentiles, LeaderState,
         MockLaneRepairPort, MockOutboxAuditPort, MockOutboxHoldersPort, MockOutboxMaintenancePort,
         MockOutboxOperationsPort, MockOutboxPausePort, MockOutboxStatisticsPort, MockWakeupPort, OutboxEventContent,
         OutboxEventState, OutboxOperationsPort, OutboxStatistics, Pause, PauseScope, RecentPublishing, RelayLeases,

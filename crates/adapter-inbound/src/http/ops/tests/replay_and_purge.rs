@@ -85,9 +85,12 @@ async fn purge(body: &str) -> Answered {
     send(ops_router(parts, OpsAccess::Loopback), request).await
 }
 
+fn answer(events: u64, dry_run: bool, at_least: bool) -> Value {
+    json!({ "events": events, "dryRun": dry_run, "atLeast": at_least, "interrupted": false })
+}
+
 #[tokio::test]
 async fn history_is_counted_or_deleted_by_age_and_the_answer_says_whether_there_is_more() {
-    let answer = |events: u64, dry_run: bool, at_least: bool| json!({ "events": events, "dryRun": dry_run, "atLeast": at_least, "interrupted": false });
     let resolved = purge(r#"{"olderThanSeconds":90,"only":"resolved","by":"zoe"}"#).await;
     assert_eq!((resolved.status, resolved.body), (StatusCode::OK, answer(1, false, false)));
     let counted = purge(r#"{"olderThanSeconds":90,"only":"resolved","dryRun":true}"#).await;
