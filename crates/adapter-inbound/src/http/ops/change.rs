@@ -257,7 +257,7 @@ pub(super) async fn replay_many(
 }
 
 /// Deletes history: what was published, discarded or skipped long ago. After a while it answers that it was interrupted: the
-/// same request goes on. What is open or DEAD stays.
+/// same request goes on. What is open stays, and so does what is DEAD and not resolved.
 #[utoipa::path(post, path = "/ops/outbox/purge", tag = "outbox", request_body = PurgeRequest,
     responses((status = 200, description = "how many events", body = PurgeView)))]
 pub(super) async fn purge(
