@@ -205,9 +205,9 @@ async fn read_every_view_in_korean_and_dark(browser: &Browser) -> Outcome {
     browser.prefer("dark").await?;
     browser.click("#language option[value=ko]").await?;
     browser.until(&says("nav", "데드 레터")).await?;
-    for view in ["events", "dead", "blocked", "relays", "audit", "settings", "overview"] {
+    for view in ["events", "dead", "blocked", "relays", "doctor", "audit", "settings", "overview"] {
         go(browser, view).await?;
-        browser.until("document.querySelector('main table, main canvas') !== null").await?;
+        browser.until("document.querySelector('main table, main canvas, main p.well') !== null").await?;
     }
     picture(browser, "overview-korean.png").await?;
     go(browser, "settings").await?;

@@ -35,8 +35,9 @@ impl Operated {
             Err(error) => Err(error.to_string()),
         };
         let database = shared().database(hint, "app-migrate", migrate).await?;
-        let environment =
-            AppEnvironment::new(directory.path(), database.url(), None).with("APP__OPERATIONS__OPS_TOKEN", TOKEN);
+        let environment = AppEnvironment::new(directory.path(), database.url(), None)
+            .with("APP__OPERATIONS__OPS_TOKEN", TOKEN)
+            .with("APP__OPERATIONS__PAYLOADS", "true");
         Ok(Self { environment, database, _directory: directory })
     }
 

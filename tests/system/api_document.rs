@@ -40,11 +40,22 @@ fn requests() -> Vec<(&'static str, &'static str, &'static str, &'static str, Va
         ("get", "/ops/openapi.json", "", "", none.clone()),
         ("get", "/ops/settings", "", "", none.clone()),
         ("get", "/ops/metrics", "", "", none.clone()),
+        ("get", "/ops/doctor", "", "", none.clone()),
         ("get", "/ops/outbox/status", "", "", none.clone()),
         ("get", events, "", "?limit=3", none.clone()),
         ("get", events, "", "?status=IN_FLIGHT", none.clone()),
         ("get", events, "", "?status=DEAD&class=rejected&unresolved=true&olderThanSeconds=0", none.clone()),
         ("get", events, "", "?status=GONE", none.clone()),
+        (
+            "get",
+            events,
+            "",
+            "?publishedFrom=2026-01-02T03:04:05Z&publishedUntil=9999-12-31T23:59:59-23:59",
+            none.clone(),
+        ),
+        ("get", events, "", "?from=0198c5a0-0000-7000-8000-000000000002&publishedUntil=today", none.clone()),
+        ("get", "/ops/outbox/events/{id}/payload", DEAD, "", none.clone()),
+        ("get", "/ops/outbox/events/{id}/payload", UNKNOWN, "", none.clone()),
         ("get", event, DEAD, "", none.clone()),
         ("get", event, UNKNOWN, "", none.clone()),
         ("get", event, "7", "", none.clone()),
@@ -77,6 +88,18 @@ fn requests() -> Vec<(&'static str, &'static str, &'static str, &'static str, Va
         ("post", "/ops/outbox/requeue", "", "", json!({ "reason": "x".repeat(20_000) })),
         ("post", "/ops/outbox/discard", "", "", json!({ "all": true, "by": "zoe" })),
         ("post", "/ops/outbox/discard", "", "", json!({})),
+        ("post", "/ops/outbox/replay", "", "", json!({ "events": [PUBLISHED, UNKNOWN], "dryRun": true })),
+        ("post", "/ops/outbox/replay", "", "", json!({ "filter": { "from": DEAD, "to": UNKNOWN }, "by": "zoe" })),
+        ("post", "/ops/outbox/replay", "", "", json!({ "filter": { "publishedUntil": "2026-01-02T03:04:05Z" } })),
+        ("post", "/ops/outbox/replay", "", "", json!({ "filter": { "publishedFrom": "today" } })),
+        ("post", "/ops/outbox/replay", "", "", json!({ "filter": { "eventType": null } })),
+        ("post", "/ops/outbox/replay", "", "", json!({ "events": [PUBLISHED], "after": DEAD })),
+        ("post", "/ops/outbox/replay", "", "", json!({})),
+        ("post", "/ops/outbox/purge", "", "", json!({ "olderThanSeconds": 0, "dryRun": true })),
+        ("post", "/ops/outbox/purge", "", "", json!({ "olderThanSeconds": 4_294_967_295_u32, "only": "resolved" })),
+        ("post", "/ops/outbox/purge", "", "", json!({ "olderThanSeconds": 4_294_967_296_u64 })),
+        ("post", "/ops/outbox/purge", "", "", json!({ "olderThanSeconds": 60, "only": "dead" })),
+        ("post", "/ops/outbox/purge", "", "", json!({ "only": null })),
         ("post", "/ops/outbox/pause", "", "", json!({ "aggregateType": "order" })),
         ("post", "/ops/outbox/pause", "", "", json!({})),
         ("post", "/ops/outbox/pause", "", "", json!({ "aggregateType": "order", "everything": true })),
@@ -142,7 +165,7 @@ async fn every_documented_operation_answers_a_running_process_as_documented() ->
     let document: Value =
         client.get(process.ops_url("/ops/openapi.json")).bearer_auth(TOKEN).send().await?.json().await?;
 
-    let (mut succeeded, mut refused) = (BTreeSet::new(), BTreeSet::new());
+    let (mut succeeded, mut refused, mut tried_without) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     for (method, path, id, query, body) in requests() {
         let url = format!("{}{query}", process.ops_url(&path.replace("{id}", id)));
         let mut request = client.request(Method::from_bytes(method.to_uppercase().as_bytes())?, url).bearer_auth(TOKEN);
@@ -159,6 +182,10 @@ async fn every_documented_operation_answers_a_running_process_as_documented() ->
         } else {
             refused.insert(status)
         };
+        // Once each: an address may not send very many requests at once.
+        if !tried_without.insert((method, path)) {
+            continue;
+        }
         let request = client
             .request(Method::from_bytes(method.to_uppercase().as_bytes())?, process.ops_url(&path.replace("{id}", id)));
         assert_eq!(hold(&document, method, path, request.send().await?).await?, 401, "{method} {path} without a token");

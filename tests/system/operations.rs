@@ -509,6 +509,51 @@ async fn replays_and_pauses_answer_in_json() -> Outcome {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn published_events_are_sent_again_by_range_after_a_dry_run_and_a_repetition_sends_none_twice() -> Outcome {
+    const YESTERDAY: &str = "UPDATE outbox_event SET published_at = published_at - interval '1 day' \
+         WHERE aggregate_id < 'o-4'";
+    const AN_HOUR_AGO: &str = "SELECT to_char((statement_timestamp() - interval '1 h') AT TIME ZONE 'UTC', \
+     'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')";
+    let world = World::shared("range").await?;
+    let quiet = world.environment.clone().with("APP__LOGS__FILTER", "error");
+    let publishing = quiet.clone().with("APP__OUTBOUND__PUBLISHER", "stdout");
+    let publish = async || -> Outcome {
+        assert!(run(&publishing, &["relay", "--until-drained"]).await?.0.success());
+        Ok(())
+    };
+    let says = async |arguments: &[&str], said: &str| -> Outcome {
+        let (status, output) = run(&quiet, &[&["outbox", "replay"], arguments].concat()).await?;
+        assert!(status.success() && output.trim() == said, "{arguments:?}: {output}");
+        Ok(())
+    };
+    assert_eq!(world.number(DEAD).await?, 5);
+    publish().await?;
+    world.execute(YESTERDAY).await?;
+    let hour = world.text(AN_HOUR_AGO).await?;
+    let range = ["--aggregate-type", "order", "--published-until", hour.as_str()];
+    says(&[&range[..], &["--dry-run"]].concat(), "3 events would be replayed").await?;
+    says(&[&range[..], &["--batch", "2", "--by", "zoe"]].concat(), "3 events replayed").await?;
+    publish().await?;
+    says(&range, "0 events replayed").await?;
+    assert_eq!(
+        world.number("SELECT count(*) FROM outbox_event WHERE replays = 1 AND published_at IS NOT NULL").await?,
+        3
+    );
+    assert_eq!(
+        world.number("SELECT count(*) FROM outbox_audit WHERE action = 'replay' AND operator = 'zoe'").await?,
+        2
+    );
+    let (one, four) = ("0198c5a0-0000-7000-8000-000000000001", "0198c5a0-0000-7000-8000-000000000004");
+    says(&["--from", one, "--to", four, "--dry-run"], "4 events would be replayed").await?;
+    let json = r#"{"action":"replay","dryRun":false,"events":1,"interrupted":false}"#;
+    says(&["--event-type", "OrderPlaced", "--after", four, "--json"], json).await?;
+    for wrong in [&["--json"][..], &["--after", four], &[one, "--to", four], &["--published-from", "yesterday"]] {
+        assert_eq!(run(&quiet, &[&["outbox", "replay"], wrong].concat()).await?.0.code(), Some(2), "{wrong:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn of_several_events_the_unknown_ones_are_named_and_the_others_are_changed() -> Outcome {
     let world = World::shared("unknown").await?;
     let quiet = world.environment.clone().with("APP__LOGS__FILTER", "error");

@@ -6,13 +6,14 @@ import { forget, token } from "./token.js";
 import * as audit from "./views/audit.js";
 import * as blocked from "./views/blocked.js";
 import * as dead from "./views/dead.js";
+import * as doctor from "./views/doctor.js";
 import * as event from "./views/event.js";
 import * as events from "./views/events.js";
 import * as overview from "./views/overview.js";
 import * as relays from "./views/relays.js";
 import * as settings from "./views/settings.js";
 
-const VIEWS = { audit, blocked, dead, event, events, overview, relays, settings };
+const VIEWS = { audit, blocked, dead, doctor, event, events, overview, relays, settings };
 let left = new AbortController();
 
 /** Shows what the address says, and ends what the view before was doing. */

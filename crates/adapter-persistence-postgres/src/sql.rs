@@ -6,6 +6,7 @@
 
 use std::{fmt::Write, time::Duration};
 
+use time::{OffsetDateTime, UtcOffset};
 use uuid::Uuid;
 
 /// The arguments of a statement as literals, in their order.
@@ -100,6 +101,11 @@ impl Arguments {
         self.argument(literal)
     }
 
+    /// A constant, so that a comparison with it can be the condition of an index; to the microsecond, as columns have it.
+    pub(crate) fn optional_time(self, value: Option<OffsetDateTime>) -> Self {
+        self.argument(value.map_or_else(|| "NULL::timestamptz".to_owned(), timestamp))
+    }
+
     /// The statement that calls the function with these arguments and returns these columns of its result.
     pub(crate) fn call(self, function: &'static str, columns: &'static str) -> Statement {
         Statement(format!("SELECT {columns} FROM {function}({})", self.0.join(", ")))
@@ -169,6 +175,17 @@ fn text(value: &str) -> String {
     literal
 }
 
+fn timestamp(value: OffsetDateTime) -> String {
+    // Years that the columns do not take are before or behind any event.
+    let ends = if value.year() < 5_000 { "timestamptz '-infinity'" } else { "timestamptz 'infinity'" };
+    let Some(value) = value.checked_to_offset(UtcOffset::UTC).filter(|value| value.year() > 0) else {
+        return ends.to_owned();
+    };
+    let (date, micros) = (value.date(), value.microsecond());
+    let (hour, minute, second) = value.to_hms();
+    format!("timestamptz '{date} {hour:02}:{minute:02}:{second:02}.{micros:06}+00'")
+}
+
 fn interval(value: Duration) -> String {
     // A century is as good as for ever, and far from where dates overflow.
     const LONGEST: Duration = Duration::from_hours(24 * 365 * 100);
@@ -214,6 +231,18 @@ mod tests {
             "SELECT a, b FROM f('{-1,2}'::bigint[], '{}'::uuid[], ARRAY[convert_from(decode('27', 'hex'), 'UTF8')]::text[], \
              '1000 microseconds'::interval, 2147483647, true)"
         );
+    }
+
+    #[test]
+    fn a_time_is_written_in_utc_to_the_microsecond() {
+        use time::macros::datetime;
+        let written = |value| Arguments::new().optional_time(value).fill("$1").as_str().to_owned();
+        let (east, early) = (datetime!(2026-01-02 03:04:05.0000067 +9), datetime!(-0001-01-01 00:00 UTC));
+        let late = datetime!(9999-12-31 23:59 -5);
+        assert_eq!(written(Some(east)), "timestamptz '2026-01-01 18:04:05.000006+00'");
+        assert_eq!(written(Some(early)), "timestamptz '-infinity'");
+        assert_eq!(written(Some(late)), "timestamptz 'infinity'");
+        assert_eq!(written(None), "NULL::timestamptz");
     }
 
     #[test]

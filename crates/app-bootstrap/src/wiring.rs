@@ -134,8 +134,7 @@ impl Process {
     /// # Errors
     /// [`BootstrapError`].
     pub async fn run_operations(&mut self) -> Result<(), BootstrapError> {
-        let operate = self.outbox().operate();
-        operations::serve(&self.settings, &self.checks, operate, self.metrics.clone()).await?;
+        operations::serve(&self.settings, &self.checks, &self.outbox(), self.metrics.clone()).await?;
         self.every("metrics upkeep", Duration::from_secs(5), {
             let (metrics, database, publisher) = (self.metrics.clone(), self.database.clone(), self.broker.publisher());
             let most = self.settings.database.pool.max_connections;

@@ -23,6 +23,8 @@ pub struct OperationsSettings {
     /// token, everybody on this machine is an operator.
     #[serde(serialize_with = "redacted")]
     pub ops_token: Option<SecretString>,
+    /// Whether `/ops` shows the payloads and headers of events, which may hold personal data; only with a token.
+    pub payloads: bool,
     /// How long a request may take, from its last header to its answer; 100 ms to 5 min.
     #[serde(with = "crate::setting_duration")]
     pub request_timeout: Duration,
@@ -41,6 +43,7 @@ impl Default for OperationsSettings {
             health_listen: SocketAddr::from(([127, 0, 0, 1], 9_090)),
             ops_listen: Some(SocketAddr::from(([127, 0, 0, 1], 9_091))),
             ops_token: None,
+            payloads: false,
             request_timeout: Duration::from_secs(10),
             header_timeout: Duration::from_secs(5),
             max_body_bytes: 16 * 1024,
@@ -72,6 +75,9 @@ impl OperationsSettings {
                 problems.push(SettingProblem::new("ops_token", "too weak", bound));
             }
             _ => {}
+        }
+        if self.payloads && self.ops_token.is_none() {
+            problems.push(SettingProblem::new("payloads", "true", "without `ops_token` it must be false"));
         }
         let (shortest, longest) = (Duration::from_millis(100), Duration::from_mins(5));
         for (key, value) in [("request_timeout", self.request_timeout), ("header_timeout", self.header_timeout)] {
@@ -144,6 +150,18 @@ mod tests {
         for address in ["127.0.0.1:9091", "127.9.9.9:0", "[::1]:9091"] {
             listen(address, None).unwrap();
         }
+    }
+
+    #[test]
+    fn payloads_are_shown_to_whoever_has_a_token_alone() {
+        let problems = |payloads: bool, token: Option<&str>| {
+            let ops_token = token.map(SecretString::from);
+            OperationsSettings { payloads, ops_token, ..OperationsSettings::default() }.problems()
+        };
+        let refused = problems(true, None);
+        assert_eq!((refused.len(), refused[0].key.as_str()), (1, "payloads"), "{refused:?}");
+        assert_eq!(problems(true, Some("0123456789abcdef")), []);
+        assert_eq!(problems(false, None), []);
     }
 
     #[test]

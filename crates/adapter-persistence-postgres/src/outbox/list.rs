@@ -2,7 +2,8 @@
 //!
 //! Events are looked at in the order of their ids, in an index that is entered where the page begins. What a filter leaves
 //! out has been looked at all the same; so a page ends after so many looks, however little it has found, and says where
-//! the next one begins. What is open or in flight stands in no index by id: as long as it is little, all of it is looked at.
+//! the next one begins. What is open or in flight, and what was published between two times, stands in no index by id: as
+//! long as it is little, all of it is looked at.
 
 use application_core::{
     outbox::{AggregateId, AggregateType, EventId, EventType, OutboxEventStatus},
@@ -28,7 +29,7 @@ const MOST_LOOKED_AT: u32 = 100_000;
 /// No more than an operator's role may read.
 macro_rules! looked_at {
     () => {
-        "e.id, e.aggregate_type, e.aggregate_id, e.event_type, e.status, e.created_at, e.resolved_at, e.last_error"
+        "e.id, e.aggregate_type, e.aggregate_id, e.event_type, e.status, e.created_at, e.published_at, e.resolved_at, e.last_error"
     };
 }
 
@@ -45,6 +46,8 @@ macro_rules! page {
                 AND ((SELECT $7) IS NULL OR starts_with(l.last_error, (SELECT $7))) \
                 AND ($8 IS NULL OR l.created_at <= statement_timestamp() - $8) \
                 AND (NOT $9 OR l.resolved_at IS NULL) \
+                AND ($11 IS NULL OR l.id >= $11) AND ($12 IS NULL OR l.id <= $12) \
+                AND ($13 IS NULL OR l.published_at >= $13) AND ($14 IS NULL OR l.published_at < $14) \
               ORDER BY l.id LIMIT $10) \
          SELECT ARRAY(SELECT p.id FROM page p ORDER BY p.id), "
     };
@@ -55,7 +58,8 @@ const BY_ID: &str = concat!(
     "WITH looked AS NOT MATERIALIZED ( \
          SELECT ",
     looked_at!(),
-    " FROM outbox_event e WHERE $11 AND ($1 IS NULL OR e.id > $1) ORDER BY e.id LIMIT $2)",
+    " FROM outbox_event e WHERE $15 AND ($1 IS NULL OR e.id > $1) \
+       AND ($11 IS NULL OR e.id >= $11) AND ($12 IS NULL OR e.id <= $12) ORDER BY e.id LIMIT $2)",
     page!(),
     "CASE WHEN (SELECT count(*) FROM page) < $10 THEN (SELECT l.id FROM looked l ORDER BY l.id OFFSET $2 - 1 LIMIT 1) END"
 );
@@ -66,7 +70,7 @@ const OPEN: &str = concat!(
          SELECT ",
     looked_at!(),
     " FROM outbox_event e WHERE e.published_at IS NULL AND e.resolved_at IS NULL \
-       AND (NOT $11 OR e.lane = outbox_lane_of($4, $5)) ORDER BY e.lane, e.sequence LIMIT $2)",
+       AND (NOT $15 OR e.lane = outbox_lane_of($4, $5)) ORDER BY e.lane, e.sequence LIMIT $2)",
     page!(),
     "(SELECT count(*) FROM looked) < $2"
 );
@@ -79,11 +83,24 @@ const IN_FLIGHT: &str = concat!(
     " FROM outbox_claim c CROSS JOIN LATERAL unnest(c.lanes) AS w (lane) \
       JOIN outbox_lane v ON v.lane = w.lane AND v.token = c.token \
      CROSS JOIN LATERAL ( \
-           SELECT o.id, o.aggregate_type, o.aggregate_id, o.event_type, o.status, o.created_at, o.resolved_at, o.last_error \
+           SELECT o.id, o.aggregate_type, o.aggregate_id, o.event_type, o.status, o.created_at, o.published_at, o.resolved_at, \
+                  o.last_error \
              FROM outbox_event o \
             WHERE o.published_at IS NULL AND o.resolved_at IS NULL \
               AND (o.lane, o.sequence) >= (v.lane, v.claimed_from) AND (o.lane, o.sequence) <= (v.lane, v.claimed_through) \
             ORDER BY o.lane, o.sequence LIMIT $2) e LIMIT $2)",
+    page!(),
+    "(SELECT count(*) FROM looked) < $2"
+);
+
+/// As [`OPEN`], for what was published between two times.
+const PUBLISHED: &str = concat!(
+    "WITH looked AS NOT MATERIALIZED ( \
+         SELECT ",
+    looked_at!(),
+    " FROM outbox_event e WHERE e.published_at IS NOT NULL \
+       AND ($13 IS NULL OR e.published_at >= $13) AND ($14 IS NULL OR e.published_at < $14) \
+     ORDER BY e.published_at LIMIT $2)",
     page!(),
     "(SELECT count(*) FROM looked) < $2"
 );
@@ -103,9 +120,11 @@ impl OutboxEventRepository {
     async fn look(&self, filter: &EventFilter) -> Result<Found, StoreError> {
         let limit = filter.limit.clamp(1, MOST_LISTED);
         let of_one_aggregate = filter.aggregate_type.is_some() && filter.aggregate_id.is_some();
+        let between = filter.published_from.is_some() || filter.published_until.is_some();
         let few = match filter.status {
             Some(OutboxEventStatus::Pending) => Some(OPEN),
             Some(OutboxEventStatus::InFlight) => Some(IN_FLIGHT),
+            None | Some(OutboxEventStatus::Published) if between => Some(PUBLISHED),
             _ => None,
         };
         if let Some(few) = few {
@@ -156,7 +175,7 @@ fn found(ids: Vec<Uuid>, limit: u32, end: Option<Uuid>) -> Found {
     Found { ids, next: next.map(EventId::new) }
 }
 
-/// The arguments that the statements have in common, `$1` to `$10`.
+/// The arguments that the statements have in common, `$1` to `$14`.
 fn wanted(filter: &EventFilter, limit: u32) -> Arguments {
     Arguments::new()
         .optional_uuid(filter.after.as_ref().map(EventId::as_uuid))
@@ -169,6 +188,10 @@ fn wanted(filter: &EventFilter, limit: u32) -> Arguments {
         .optional_interval(filter.older_than)
         .boolean(filter.unresolved)
         .int(limit)
+        .optional_uuid(filter.from.as_ref().map(EventId::as_uuid))
+        .optional_uuid(filter.to.as_ref().map(EventId::as_uuid))
+        .optional_time(filter.published_from)
+        .optional_time(filter.published_until)
 }
 
 /// What a row says of a status; whether it is in flight is known to its lane alone.

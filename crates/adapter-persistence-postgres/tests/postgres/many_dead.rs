@@ -1,5 +1,7 @@
 //! More DEAD events than any look goes through: what an operator asks reads a bounded part of them, by indexes alone.
 
+use std::time::Duration;
+
 use adapter_persistence_postgres::{Database, OutboxEventRepository};
 use application_core::{
     outbox::{AggregateId, AggregateType, EventAction, EventId, FailureClass, OutboxEventStatus},
@@ -10,6 +12,7 @@ use application_core::{
 };
 use sqlx::Row;
 use test_support::operate::tester;
+use time::OffsetDateTime;
 
 use super::support::{Fixture, event, events};
 
@@ -142,9 +145,27 @@ async fn lists(fixture: &Fixture) {
     };
     let of_one = bounded(fixture, "what waits of one", 1_000, async |it| it.list(&of_one).await).await;
     assert_eq!((of_one.events.len(), of_one.next), (7, None));
+    ranges(fixture).await;
     let leased = EventFilter { status: Some(OutboxEventStatus::InFlight), limit: 50, ..EventFilter::default() };
     let leased = bounded(fixture, "what is in flight", 100, async |it| it.list(&leased).await).await;
     assert_eq!(leased, EventPage::default());
+}
+
+/// A range of ids, and a second of what was published: neither looks at what is outside.
+async fn ranges(fixture: &Fixture) {
+    let some = EventFilter { from: Some(id(DEAD - 30)), to: Some(id(DEAD - 11)), limit: 50, ..EventFilter::default() };
+    let of_ids = bounded(fixture, "a range of ids", 1_000, async |it| it.list(&some).await).await;
+    assert_eq!((of_ids.events.len(), of_ids.events[0].id, of_ids.next), (20, id(DEAD - 30), None));
+    let newest: OffsetDateTime = fixture.sql().await.one("SELECT max(published_at) FROM outbox_event").await;
+    let lately = EventFilter {
+        status: Some(OutboxEventStatus::Published),
+        published_from: Some(newest - Duration::from_secs(1)),
+        published_until: Some(newest),
+        limit: 50,
+        ..EventFilter::default()
+    };
+    let page = bounded(fixture, "what was published in a second", 3_000, async |it| it.list(&lately).await).await;
+    assert_eq!((page.events.len(), page.next), (50, page.events.last().map(|event| event.id)));
 }
 
 #[tokio::test]

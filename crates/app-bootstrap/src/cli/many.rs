@@ -11,21 +11,22 @@ use application_core::{
 };
 use clap::Args;
 use serde_json::{Value, json};
+use time::OffsetDateTime;
 use tokio_util::sync::CancellationToken;
 
 use super::{
     attribution::AttributionArgs,
     output,
-    values::{age, aggregate_id, aggregate_type, event_type},
+    values::{age, aggregate_id, aggregate_type, event_type, time},
 };
 use crate::{error::BootstrapError, shutdown::cancel_at_signal, words::counted};
 
 /// The exit code of a command that was told to stop, as a shell would have it.
 const EXIT_INTERRUPTED: u8 = 130;
 
-/// Which events, by what is known of them.
+/// Which events, by what they are about.
 #[derive(Debug, Clone, Default, Args)]
-pub(super) struct FilterArgs {
+pub(super) struct AboutArgs {
     /// Only this aggregate type.
     #[arg(long, value_parser = aggregate_type)]
     aggregate_type: Option<AggregateType>,
@@ -35,6 +36,20 @@ pub(super) struct FilterArgs {
     /// Only this event type.
     #[arg(long, value_parser = event_type)]
     event_type: Option<EventType>,
+}
+
+impl AboutArgs {
+    fn filter(self) -> EventFilter {
+        let Self { aggregate_type, aggregate_id, event_type } = self;
+        EventFilter { aggregate_type, aggregate_id, event_type, ..EventFilter::default() }
+    }
+}
+
+/// Which events, by what is known of them.
+#[derive(Debug, Clone, Default, Args)]
+pub(super) struct FilterArgs {
+    #[command(flatten)]
+    about: AboutArgs,
     /// Only events whose last failure was of this class: unavailable, rejected, unroutable or poison.
     #[arg(long)]
     class: Option<FailureClass>,
@@ -45,14 +60,31 @@ pub(super) struct FilterArgs {
 
 impl FilterArgs {
     pub(super) fn filter(self) -> EventFilter {
-        EventFilter {
-            aggregate_type: self.aggregate_type,
-            aggregate_id: self.aggregate_id,
-            event_type: self.event_type,
-            class: self.class,
-            older_than: self.older_than,
-            ..EventFilter::default()
-        }
+        EventFilter { class: self.class, older_than: self.older_than, ..self.about.filter() }
+    }
+}
+
+/// Which events, by their ids and by when they were published.
+#[derive(Debug, Clone, Default, Args)]
+pub(super) struct RangeArgs {
+    /// Only events that the broker confirmed at this time or later, for example 2026-01-02T03:04:05Z.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    published_from: Option<OffsetDateTime>,
+    /// Only events that the broker confirmed before this time.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    published_until: Option<OffsetDateTime>,
+    /// Only this event and those with higher ids.
+    #[arg(long, value_name = "ID")]
+    from: Option<EventId>,
+    /// Only this event and those with lower ids.
+    #[arg(long, value_name = "ID")]
+    to: Option<EventId>,
+}
+
+impl RangeArgs {
+    pub(super) fn within(self, filter: EventFilter) -> EventFilter {
+        let Self { published_from, published_until, from, to } = self;
+        EventFilter { published_from, published_until, from, to, ..filter }
     }
 }
 
@@ -89,40 +121,38 @@ impl ManyArgs {
         action: EventAction,
         outbox: &OperateOutboxUseCase,
     ) -> Result<ExitCode, BootstrapError> {
-        let (by, stop) = (self.by.attribution(), stop_at_signal()?);
-        let ids = self.ids;
-        // What is said of one event alone is why it could not be done.
-        if let ([id], false) = (&ids[..], self.dry_run) {
-            outbox.act(action, *id, &by).await?;
-            let report = ManyReport { events: 1, ..ManyReport::default() };
-            return Ok(say(action.into(), &report, Some(&[]), false, self.json));
-        }
-        let named = !ids.is_empty();
-        let which = if named { Selection::Events(ids) } else { Selection::Matching(self.filter.filter()) };
-        let report = if self.dry_run {
-            outbox.count_many(action, &which, &stop).await?
-        } else {
-            outbox.act_on_many(action, &which, self.batch, &by, &stop).await?
-        };
-        let code = say(action.into(), &report, named.then_some(&report.left[..]), self.dry_run, self.json);
-        if !self.json {
-            for left in &report.left {
-                output::hint(outbox.why_left(action, left).to_string());
-            }
-        }
-        Ok(code)
+        let Self { ids, filter, all: _, dry_run, batch, by, json } = self;
+        let which = if ids.is_empty() { Selection::Matching(filter.filter()) } else { Selection::Events(ids) };
+        Work { which, dry_run, batch, by, json }.run(action, outbox).await
     }
 }
 
-/// Published events by id, to be sent again.
+/// Published events by id, or all that match, to be sent again.
 #[derive(Debug, Clone, Args)]
 pub(super) struct ReplayArgs {
-    /// The events.
-    #[arg(required = true)]
+    /// The events; without any, all published ones that match.
+    #[arg(
+        conflicts_with_all = [
+            "aggregate_type", "aggregate_id", "event_type", "published_from", "published_until", "from", "to", "after",
+        ],
+        required_unless_present_any = [
+            "aggregate_type", "aggregate_id", "event_type", "published_from", "published_until", "from", "to",
+        ],
+    )]
     ids: Vec<EventId>,
+    #[command(flatten)]
+    about: AboutArgs,
+    #[command(flatten)]
+    range: RangeArgs,
+    /// Only events after this id: where an interrupted command ended.
+    #[arg(long, value_name = "ID")]
+    after: Option<EventId>,
     /// Only say how many events it would send again.
     #[arg(long)]
     dry_run: bool,
+    /// How many events one transaction opens; after it, an interrupted command ends.
+    #[arg(long, value_name = "EVENTS", default_value_t = MOST_IN_A_BATCH, value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_IN_A_BATCH)))]
+    batch: u32,
     #[command(flatten)]
     by: AttributionArgs,
     /// Print one JSON object.
@@ -132,9 +162,53 @@ pub(super) struct ReplayArgs {
 
 impl ReplayArgs {
     pub(super) async fn run(self, outbox: &OperateOutboxUseCase) -> Result<ExitCode, BootstrapError> {
-        let Self { ids, dry_run, by, json } = self;
-        let (filter, batch) = (FilterArgs::default(), MOST_IN_A_BATCH);
-        ManyArgs { ids, filter, all: false, dry_run, batch, by, json }.run(EventAction::Replay, outbox).await
+        let Self { ids, about, range, after, dry_run, batch, by, json } = self;
+        let which = if ids.is_empty() {
+            Selection::Matching(EventFilter { after, ..range.within(about.filter()) })
+        } else {
+            Selection::Events(ids)
+        };
+        Work { which, dry_run, batch, by, json }.run(EventAction::Replay, outbox).await
+    }
+}
+
+/// What a command does to events, and how it tells of it.
+struct Work {
+    which: Selection,
+    dry_run: bool,
+    batch: u32,
+    by: AttributionArgs,
+    json: bool,
+}
+
+impl Work {
+    async fn run(self, action: EventAction, outbox: &OperateOutboxUseCase) -> Result<ExitCode, BootstrapError> {
+        let Self { which, dry_run, batch, by, json } = self;
+        let (by, stop) = (by.attribution(), stop_at_signal()?);
+        let named = match &which {
+            // What is said of one event alone is why it could not be done.
+            Selection::Events(ids) => {
+                if let ([id], false) = (&ids[..], dry_run) {
+                    outbox.act(action, *id, &by).await?;
+                    let report = ManyReport { events: 1, ..ManyReport::default() };
+                    return Ok(say(action.into(), &report, Some(&[]), false, json));
+                }
+                true
+            }
+            Selection::Matching(_) => false,
+        };
+        let report = if dry_run {
+            outbox.count_many(action, &which, &stop).await?
+        } else {
+            outbox.act_on_many(action, &which, batch, &by, &stop).await?
+        };
+        let code = say(action.into(), &report, named.then_some(&report.left[..]), dry_run, json);
+        if !json {
+            for left in &report.left {
+                output::hint(outbox.why_left(action, left).to_string());
+            }
+        }
+        Ok(code)
     }
 }
 
@@ -162,7 +236,7 @@ pub(super) struct PurgeArgs {
 
 impl PurgeArgs {
     pub(super) async fn run(self, purge: &PurgeOutboxUseCase) -> Result<ExitCode, BootstrapError> {
-        const PURGE: Done = Done { action: "purge", participle: "purged" };
+        const PURGE: Done = Done { action: "purge", participle: "purged", takes_after: false };
         let histories = self.only.map_or_else(|| SettledHistory::ALL.to_vec(), |only| vec![only]);
         if self.dry_run {
             let count = purge.count(&histories, self.older_than).await.map_err(BootstrapError::Purge)?;
@@ -196,11 +270,14 @@ fn stop_at_signal() -> Result<StopSignal, BootstrapError> {
 struct Done {
     action: &'static str,
     participle: &'static str,
+    /// Whether a repetition begins where the command ended only if it is told so: what was done can be done again.
+    takes_after: bool,
 }
 
 impl From<EventAction> for Done {
     fn from(action: EventAction) -> Self {
-        Self { action: action.as_str(), participle: action.participle() }
+        let takes_after = action == EventAction::Replay;
+        Self { action: action.as_str(), participle: action.participle(), takes_after }
     }
 }
 
@@ -208,6 +285,7 @@ impl From<EventAction> for Done {
 /// failure's if one of them is unknown.
 fn say(done: Done, report: &ManyReport, left: Option<&[LeftAlone]>, dry_run: bool, json: bool) -> ExitCode {
     let (events, interrupted) = (report.events, report.interrupted);
+    let next = report.next.filter(|_| interrupted && done.takes_after);
     if json {
         let mut said =
             json!({ "action": done.action, "events": events, "dryRun": dry_run, "interrupted": interrupted });
@@ -215,10 +293,17 @@ fn say(done: Done, report: &ManyReport, left: Option<&[LeftAlone]>, dry_run: boo
             fields.insert("unknown".to_owned(), unknown(left).collect());
             fields.insert("unchanged".to_owned(), unchanged(left).collect());
         }
+        if let (Some(next), Some(fields)) = (next, said.as_object_mut()) {
+            fields.insert("next".to_owned(), json!(next.to_string()));
+        }
         output::line(said.to_string());
     } else {
         let would_be = if dry_run { "would be " } else { "" };
-        let early = if interrupted { "; interrupted, the same command goes on" } else { "" };
+        let early = match next {
+            Some(next) => format!("; interrupted, the same command goes on with --after {next}"),
+            None if interrupted => "; interrupted, the same command goes on".to_owned(),
+            None => String::new(),
+        };
         output::line(format!("{} {would_be}{}{early}", counted(events, "event"), done.participle));
     }
     if interrupted {

@@ -13,7 +13,7 @@ use time::format_description::well_known::Rfc3339;
 use super::{
     attribution::AttributionArgs,
     doctor::{self, DoctorArgs},
-    many::{FilterArgs, ManyArgs, PurgeArgs, ReplayArgs},
+    many::{FilterArgs, ManyArgs, PurgeArgs, RangeArgs, ReplayArgs},
     output, setup, status,
     values::aggregate_type,
 };
@@ -39,6 +39,8 @@ pub(super) enum OutboxCommand {
         status: Option<OutboxEventStatus>,
         #[command(flatten)]
         filter: FilterArgs,
+        #[command(flatten)]
+        range: RangeArgs,
         /// Only events after this id: the last one of the page before.
         #[arg(long)]
         after: Option<EventId>,
@@ -80,7 +82,7 @@ pub(super) enum OutboxCommand {
     /// Give DEAD events up, so that their aggregates go on without them: by id, or all that match.
     #[command(after_help = DISCARD_EXAMPLES)]
     Discard(ManyArgs),
-    /// Send published events again under their ids.
+    /// Send published events again under their ids: by id, or all that match.
     #[command(after_help = REPLAY_EXAMPLES)]
     Replay(ReplayArgs),
     /// Delete history that is older than an age: published events, and those that were discarded or skipped.
@@ -186,7 +188,8 @@ const LIST_EXAMPLES: &str = "\
 Examples:
   app outbox list --status dead --class rejected --older-than 1h
   app outbox list --aggregate-type order --aggregate-id 42 --json
-  app outbox list --status dead --after 0198c5a0-0000-7000-8000-000000000001";
+  app outbox list --status dead --after 0198c5a0-0000-7000-8000-000000000001
+  app outbox list --published-from 2026-01-02T10:00:00Z --published-until 2026-01-02T12:00:00Z";
 
 const REQUEUE_EXAMPLES: &str = "\
 Examples:
@@ -209,9 +212,14 @@ const REPLAY_EXAMPLES: &str = "\
 Examples:
   app outbox replay 0198c5a0-0000-7000-8000-000000000001 --reason 'consumer lost it'
   app outbox replay 0198c5a0-0000-7000-8000-000000000001 0198c5a0-0000-7000-8000-000000000002 --dry-run
+  app outbox replay --event-type OrderPlaced --published-from 2026-01-02T10:00:00Z --published-until 2026-01-02T12:00:00Z --dry-run
+  app outbox replay --aggregate-type order --from 0198c5a0-0000-7000-8000-000000000001 --to 0198c5a0-0000-7000-8000-000000000009
 
 A consumer that handled the event knows it by its inbox: `app inbox forget` comes first if it is to have its effect again.
-Of several ids, those that cannot be sent again are named, the others are; exits with 1 if an id is unknown.";
+An event that is sent again has a new time of publishing: with --published-until in the past, a repetition sends none twice.
+The events of a batch keep the order of their aggregate; batch follows batch in the order of ids.
+Of several ids, those that cannot be sent again are named, the others are.
+Exit codes: 0 done, 1 refused or failed or an id is unknown, 2 wrong arguments, 130 interrupted after a batch (the same command goes on with the --after that it names).";
 
 const AUDIT_EXAMPLES: &str = "\
 Examples:
@@ -228,8 +236,8 @@ impl OutboxCommand {
         match self {
             Self::Status { watch, json } => return status::run(&outbox, watch, json).await,
             Self::Doctor(_) => {}
-            Self::List { status, filter, after, limit, json } => {
-                let filter = EventFilter { status, after, limit, ..filter.filter() };
+            Self::List { status, filter, range, after, limit, json } => {
+                let filter = EventFilter { status, after, limit, ..range.within(filter.filter()) };
                 let events = outbox.list(&filter).await?;
                 print(&Value::Array(events.iter().map(event).collect()), json, rows_table);
             }

@@ -6,6 +6,7 @@ use application_core::{
     outbox::{AggregateId, AggregateType, EventType, InvalidEvent},
     ports::{ConsumerName, InvalidConsumerName},
 };
+use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 
 pub(super) fn aggregate_type(text: &str) -> Result<AggregateType, InvalidEvent> {
     AggregateType::try_new(text)
@@ -26,6 +27,15 @@ pub(super) struct InvalidAge(humantime_serde::re::humantime::DurationError);
 
 pub(super) fn age(text: &str) -> Result<Duration, InvalidAge> {
     humantime_serde::re::humantime::parse_duration(text).map_err(InvalidAge)
+}
+
+/// A text that is no time.
+#[derive(Debug, thiserror::Error)]
+#[error("it must be a time such as 2026-01-02T03:04:05Z ({0})")]
+pub(super) struct InvalidTime(time::error::Parse);
+
+pub(super) fn time(text: &str) -> Result<OffsetDateTime, InvalidTime> {
+    OffsetDateTime::parse(text, &Rfc3339).map_err(InvalidTime)
 }
 
 pub(super) fn consumer_name(text: &str) -> Result<ConsumerName, InvalidConsumerName> {

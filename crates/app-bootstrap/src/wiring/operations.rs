@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use adapter_inbound::http::{HealthPolicy, OpsAccess, OpsParts, bind, health_router, metrics_router, ops_router};
 use adapter_persistence_postgres::{Database, DatabaseReadiness, SchemaReadiness};
-use application_core::{ports::ReadinessCheck, usecases::OperateOutboxUseCase};
+use application_core::ports::ReadinessCheck;
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -27,7 +27,7 @@ pub(super) fn checks(database: &Database, broker: &Broker) -> Vec<Arc<dyn Readin
 pub(super) async fn serve(
     settings: &Settings,
     checks: &[Arc<dyn ReadinessCheck>],
-    operate: Arc<OperateOutboxUseCase>,
+    outbox: &OutboxConfig<'_>,
     metrics: PrometheusHandle,
 ) -> Result<(), BootstrapError> {
     let operations = &settings.operations;
@@ -42,7 +42,10 @@ pub(super) async fn serve(
     if let Some(listen) = operations.ops_listen {
         let server = bind("ops", listen).await.map_err(failed("operations.ops_listen"))?;
         let parts = OpsParts {
-            operate,
+            operate: outbox.operate(),
+            purge: Arc::new(outbox.purge()),
+            doctor: Arc::new(outbox.doctor(&[])),
+            payloads: operations.payloads,
             settings: settings.redacted_json()?,
             metrics: Arc::new(move || shown.render()),
             bulk_time: BULK_TIME.min(operations.request_timeout / 2),

@@ -74,6 +74,14 @@ pub struct EventFilter {
     pub class: Option<FailureClass>,
     /// Only events that were stored this long ago or longer.
     pub older_than: Option<Duration>,
+    /// Only events that the broker confirmed at this time or later, by their last confirm.
+    pub published_from: Option<OffsetDateTime>,
+    /// Only events that the broker confirmed before this time, by their last confirm.
+    pub published_until: Option<OffsetDateTime>,
+    /// Only this event and those behind it, by id.
+    pub from: Option<EventId>,
+    /// Only this event and those before it, by id.
+    pub to: Option<EventId>,
     /// Only events that were neither skipped nor discarded.
     pub unresolved: bool,
     /// Only events after this one, by id: the last id of the page before.

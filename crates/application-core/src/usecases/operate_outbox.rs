@@ -130,6 +130,13 @@ impl OperateOutboxUseCase {
     /// interrupted call ended; those that were named are reported, as they stand afterwards. By filter, a requeue leaves
     /// resolved events alone, those included that are resolved while it runs: they were given up on purpose.
     ///
+    /// A replay by filter looks at each event once, in the order of ids. A repetition would send again what the call before
+    /// sent and the broker has confirmed since, unless it goes on behind that call's [`ManyReport::next`] or the filter's
+    /// `published_until` is in the past.
+    ///
+    /// # Delivery
+    /// The events of one batch keep the order of their aggregate; from batch to batch the order is that of ids.
+    ///
     /// # Errors
     /// [`OperateError`]; the batches before are done.
     pub async fn act_on_many(
@@ -661,6 +668,35 @@ mod tests {
         let named = Selection::Events(vec![dead(1).id]);
         let report = operate(operations).act_on_many(EventAction::Requeue, &named, 5, &by, &stop).await.unwrap();
         assert_eq!(report.events, 1);
+    }
+
+    #[tokio::test]
+    async fn a_replay_by_filter_is_about_published_events_of_the_range_and_goes_on_behind_its_last_batch() {
+        let published = |n: u128| OutboxEventState { status: OutboxEventStatus::Published, ..dead(n) };
+        let range = EventFilter {
+            from: Some(dead(1).id),
+            to: Some(dead(4).id),
+            published_until: Some(time::OffsetDateTime::UNIX_EPOCH),
+            ..EventFilter::default()
+        };
+        let stop = StopSignal::new();
+        let mut operations = MockOutboxOperationsPort::new();
+        operations.expect_list().times(1).returning(move |filter| {
+            assert_eq!((filter.status, filter.limit), (Some(OutboxEventStatus::Published), 2));
+            assert_eq!((filter.from, filter.to), (Some(dead(1).id), Some(dead(4).id)));
+            assert_eq!(filter.published_until, Some(time::OffsetDateTime::UNIX_EPOCH));
+            Ok(EventPage { events: vec![published(1), published(2)], next: Some(dead(2).id) })
+        });
+        let told = stop.clone();
+        operations.expect_act().times(1).returning(move |action, ids, _| {
+            assert_eq!(action, EventAction::Replay);
+            told.set();
+            Ok(ids.to_vec())
+        });
+        let which = Selection::Matching(range);
+        let report = operate(operations).act_on_many(EventAction::Replay, &which, 2, &somebody(), &stop).await.unwrap();
+        let expected = ManyReport { events: 2, interrupted: true, next: Some(dead(2).id), left: Vec::new() };
+        assert_eq!(report, expected);
     }
 
     #[tokio::test]

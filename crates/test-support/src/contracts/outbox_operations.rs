@@ -149,6 +149,44 @@ pub async fn a_list_filters_by_event_type_class_age_and_resolution<H: OutboxHarn
     assert_eq!(list(open).await, [young]);
 }
 
+pub async fn a_list_filters_by_a_range_of_ids_and_by_the_time_of_the_last_confirm<H: OutboxHarness>() {
+    let bench = Bench::<H>::fresh().await;
+    let list = async |filter: EventFilter| -> Vec<_> {
+        let page = bench.harness.operations().list(&EventFilter { limit: 100, ..filter }).await.unwrap();
+        assert_eq!(page.next, None, "that is all");
+        page.events.into_iter().map(|event| event.id).collect()
+    };
+    let early = bench.appended("early", 2).await;
+    bench.publish_due().await;
+    bench.harness.advance(Duration::from_secs(60)).await;
+    let late = bench.appended("late", 2).await;
+    bench.publish_due().await;
+    let open = bench.appended("open", 1).await[0];
+    let at = bench.state(late[0]).await.published_at.unwrap();
+
+    let between =
+        |published_from, published_until| EventFilter { published_from, published_until, ..EventFilter::default() };
+    let before = at - Duration::from_secs(30);
+    assert_eq!(list(between(Some(at), None)).await, late, "the first moment is within");
+    assert_eq!(list(between(None, Some(at))).await, early, "the last one is not");
+    assert_eq!(list(between(Some(before), Some(at))).await, []);
+    let of_early = Some(AggregateId::try_new("early").unwrap());
+    assert_eq!(list(EventFilter { aggregate_id: of_early, ..between(Some(before), None) }).await, []);
+    let dead = EventFilter { status: Some(Status::Dead), ..between(None, Some(at)) };
+    assert_eq!(list(dead).await, []);
+
+    let range = |from, to| EventFilter { from, to, ..EventFilter::default() };
+    assert_eq!(list(range(Some(early[1]), Some(late[0]))).await, [early[1], late[0]]);
+    assert_eq!(list(range(Some(late[1]), None)).await, [late[1], open]);
+    assert_eq!(list(range(None, Some(early[0]))).await, [early[0]]);
+    let behind = EventFilter { after: Some(early[0]), ..range(Some(early[0]), Some(early[1])) };
+    assert_eq!(list(behind).await, [early[1]]);
+
+    assert!(replay(&bench, early[0]).await);
+    bench.publish_due().await;
+    assert_eq!(list(between(None, Some(before))).await, [early[1]], "what was sent again has left the range");
+}
+
 pub async fn a_list_goes_on_page_by_page_in_the_order_of_ids<H: OutboxHarness>() {
     let bench = Bench::<H>::fresh().await;
     let mut ids = Vec::new();
@@ -364,6 +402,45 @@ pub async fn one_action_on_many_events_keeps_the_order_of_each_aggregate<H: Outb
     assert_eq!(changed, expected);
     assert_eq!(bench.publish_due().await, [vec![a[0], a[2], behind], b]);
     assert_eq!(bench.harness.operations().act(EventAction::Requeue, &named, &tester()).await.unwrap(), []);
+}
+
+pub async fn a_replay_in_batches_sends_each_event_of_an_aggregate_once_and_in_order<H: OutboxHarness>() {
+    let bench = Bench::<H>::fresh().await;
+    let ids = bench.appended("a", 5).await;
+    bench.publish_due().await;
+    let operations = bench.harness.operations();
+    let mut filter = EventFilter { status: Some(Status::Published), limit: 2, ..EventFilter::default() };
+    let mut sent = Vec::new();
+    loop {
+        let page = operations.list(&filter).await.unwrap();
+        let batch: Vec<_> = page.events.iter().map(|event| event.id).collect();
+        operations.act(EventAction::Replay, &batch, &tester()).await.unwrap();
+        // The relay is quicker than the next batch.
+        sent.extend(bench.publish_due().await.concat());
+        let Some(next) = page.next else { break };
+        filter.after = Some(next);
+    }
+    assert_eq!(sent, ids);
+}
+
+pub async fn events_of_one_batch_are_sent_again_in_the_order_of_their_aggregate_whatever_their_ids<H: OutboxHarness>() {
+    let bench = Bench::<H>::fresh().await;
+    let (low, high) = (bench.events.of("a").build(), bench.events.of("a").build());
+    let ids = [high.id(), low.id()];
+    assert!(low.id() < high.id());
+    bench.append(&[high]).await;
+    bench.append(&[low]).await;
+    assert_eq!(bench.publish_due().await, [ids]);
+    let operations = bench.harness.operations();
+    operations.act(EventAction::Replay, &[ids[1], ids[0]], &tester()).await.unwrap();
+    assert_eq!(bench.publish_due().await, [ids]);
+    // One by one, in the order of ids, they come in that order.
+    let mut sent = Vec::new();
+    for id in [ids[1], ids[0]] {
+        assert!(replay(&bench, id).await);
+        sent.extend(bench.publish_due().await.concat());
+    }
+    assert_eq!(sent, [ids[1], ids[0]]);
 }
 
 // Repeated and misplaced

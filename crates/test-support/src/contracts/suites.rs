@@ -204,6 +204,7 @@ macro_rules! outbox_operations_contract {
                 an_event_names_the_head_that_it_waits_behind,
                 a_list_filters_by_status_type_and_aggregate,
                 a_list_filters_by_event_type_class_age_and_resolution,
+                a_list_filters_by_a_range_of_ids_and_by_the_time_of_the_last_confirm,
                 a_list_goes_on_page_by_page_in_the_order_of_ids,
                 blocked_aggregates_are_listed_oldest_head_first_with_reason_and_depth,
                 a_requeued_head_flows_again_with_its_attempts_to_come,
@@ -220,6 +221,8 @@ macro_rules! outbox_operations_contract {
                 a_replayed_event_goes_before_those_that_are_open,
                 an_event_replayed_while_its_lane_is_leased_is_delivered_after_the_run,
                 one_action_on_many_events_keeps_the_order_of_each_aggregate,
+                a_replay_in_batches_sends_each_event_of_an_aggregate_once_and_in_order,
+                events_of_one_batch_are_sent_again_in_the_order_of_their_aggregate_whatever_their_ids,
                 a_second_identical_action_changes_nothing,
                 an_action_from_a_status_that_it_does_not_start_from_changes_nothing,
             ]

@@ -16,6 +16,7 @@ use axum::{
     http::{HeaderMap, StatusCode, header::CONTENT_TYPE, request::Parts},
 };
 use serde::de::DeserializeOwned;
+use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 
 use crate::http::problem_details::ProblemDetails;
 
@@ -112,6 +113,15 @@ pub(super) fn optional<T, E: std::fmt::Display>(
     parse: impl FnOnce(String) -> Result<T, E>,
 ) -> Answer<Option<T>> {
     text.map(parse).transpose().map_err(|error| bad_request(format!("{name}: {error}")))
+}
+
+/// A time of RFC 3339.
+pub(super) fn time(name: &str, text: Option<String>) -> Answer<Option<OffsetDateTime>> {
+    optional(name, text, |text| {
+        let told = repeated(&text);
+        OffsetDateTime::parse(&text, &Rfc3339)
+            .map_err(|_unshown| format!("{told:?} is no time, it must be one such as 2026-01-02T03:04:05Z"))
+    })
 }
 
 pub(super) fn bad_request(detail: impl Into<String>) -> ProblemDetails {

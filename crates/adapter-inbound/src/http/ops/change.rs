@@ -6,9 +6,10 @@ use application_core::{
     JsonObject,
     outbox::{
         AggregateId, AggregateType, Attribution, EventAction, EventId, EventType, FailureClass, OperatorName, Reason,
+        SettledHistory,
     },
     ports::{EventFilter, PauseScope},
-    usecases::{ManyReport, OperateError, Selection, StopSignal},
+    usecases::{OperateError, Selection, StopSignal},
 };
 use axum::{Json, extract::State, http::StatusCode};
 use serde::Deserialize;
@@ -16,9 +17,9 @@ use utoipa::ToSchema;
 
 use super::{
     Shared,
-    answer::{Answer, Change, Named, NoQuery, bad_request, event_id, id_in_path, optional, problem},
-    openapi::{named_events_schema, optional_class_schema},
-    views::{ChangedView, ManyView},
+    answer::{Answer, Change, Named, NoQuery, bad_request, event_id, id_in_path, optional, problem, time},
+    openapi::{named_events_schema, optional_class_schema, optional_history_schema},
+    views::{ChangedView, ManyView, PurgeView},
 };
 
 /// Who is recorded when a request does not say: whoever knows the token, or is on this machine.
@@ -27,6 +28,10 @@ const DEFAULT_OPERATOR: &str = "ops-http";
 pub(super) const MOST_NAMED: usize = 200;
 /// How many events one transaction changes. A request that is interrupted ends after one.
 const BATCH: u32 = 100;
+/// The same of a replay: what is named is sent again in the order of its aggregates, so it is one batch.
+const REPLAY_BATCH: u32 = 200;
+/// The same of a purge, whose events nobody waits for.
+const PURGE_BATCH: u32 = 1_000;
 
 /// Who makes a change, and why.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -104,6 +109,78 @@ struct FilterRequest {
     older_than_seconds: Option<u32>,
 }
 
+/// Which published events to send again, exactly one of `events` and `filter`; and whether to count them only.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct ReplayRequest {
+    /// These events.
+    #[schema(schema_with = named_events_schema)]
+    events: Option<Vec<String>>,
+    /// Every published event that matches.
+    #[schema(value_type = Option<ReplayFilterRequest>)]
+    filter: Option<JsonObject<ReplayFilterRequest>>,
+    /// With `filter`: only events after this id, `next` of the answer that was interrupted.
+    #[schema(format = "uuid")]
+    after: Option<String>,
+    /// Only say how many events it would send again.
+    #[serde(default)]
+    dry_run: bool,
+    /// Who is recorded; `ops-http` if nothing is said.
+    #[schema(min_length = 1, max_length = 100, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
+    by: Option<String>,
+    /// Why.
+    #[schema(min_length = 1, max_length = 500, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
+    reason: Option<String>,
+}
+
+/// What is known of the published events; at least one of the fields.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct ReplayFilterRequest {
+    /// Their aggregates' type.
+    #[schema(min_length = 1, max_length = 100, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
+    aggregate_type: Option<String>,
+    /// Their aggregate.
+    #[schema(min_length = 1, max_length = 200, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
+    aggregate_id: Option<String>,
+    /// Their type.
+    #[schema(min_length = 1, max_length = 100, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
+    event_type: Option<String>,
+    /// The broker confirmed them at this time or later.
+    #[schema(format = "date-time")]
+    published_from: Option<String>,
+    /// The broker confirmed them before this time; in the past, a repetition sends none twice.
+    #[schema(format = "date-time")]
+    published_until: Option<String>,
+    /// The first of them, by id.
+    #[schema(format = "uuid")]
+    from: Option<String>,
+    /// The last of them, by id.
+    #[schema(format = "uuid")]
+    to: Option<String>,
+}
+
+/// Which history to delete.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct PurgeRequest {
+    /// Only events that were published, discarded or skipped this many seconds ago or longer.
+    #[schema(maximum = 4_294_967_295_u32)]
+    older_than_seconds: u32,
+    /// Only this history: `published`, or `resolved` (DEAD events that were discarded or skipped).
+    #[schema(schema_with = optional_history_schema)]
+    only: Option<String>,
+    /// Only say how many events it would delete.
+    #[serde(default)]
+    dry_run: bool,
+    /// Who is recorded; `ops-http` if nothing is said.
+    #[schema(min_length = 1, max_length = 100, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
+    by: Option<String>,
+    /// Why.
+    #[schema(min_length = 1, max_length = 500, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
+    reason: Option<String>,
+}
+
 /// Tries a DEAD event anew, attempts from zero.
 #[utoipa::path(post, path = "/ops/outbox/events/{id}/requeue", tag = "events", request_body = ActRequest,
     params(("id" = String, Path, format = "uuid", description = "the event")),
@@ -165,6 +242,44 @@ pub(super) async fn discard_many(
     many(&parts, EventAction::Discard, request).await
 }
 
+/// Sends published events again under their ids. After a while it answers that it was interrupted: the same request goes on
+/// with `next` as its `after`; without it, what was sent again and confirmed meanwhile may be sent once more.
+#[utoipa::path(post, path = "/ops/outbox/replay", tag = "outbox", request_body = ReplayRequest,
+    responses((status = 200, description = "how many events", body = ManyView)))]
+pub(super) async fn replay_many(
+    State(parts): State<Shared>,
+    _: NoQuery,
+    Change(request): Change<ReplayRequest>,
+) -> Answer<Json<ManyView>> {
+    let which = replayed(request.events, request.filter, request.after)?;
+    let by = attribution(request.by, request.reason)?;
+    act_on(&parts, EventAction::Replay, &which, &by, request.dry_run).await
+}
+
+/// Deletes history: what was published, discarded or skipped long ago. After a while it answers that it was interrupted: the
+/// same request goes on. What is open stays, and so does what is DEAD and not resolved.
+#[utoipa::path(post, path = "/ops/outbox/purge", tag = "outbox", request_body = PurgeRequest,
+    responses((status = 200, description = "how many events", body = PurgeView)))]
+pub(super) async fn purge(
+    State(parts): State<Shared>,
+    _: NoQuery,
+    Change(request): Change<PurgeRequest>,
+) -> Answer<Json<PurgeView>> {
+    let by = attribution(request.by, request.reason)?;
+    let only = optional("only", request.only, |text| text.parse::<SettledHistory>())?;
+    let histories = only.map_or_else(|| SettledHistory::ALL.to_vec(), |only| vec![only]);
+    let age = Duration::from_secs(request.older_than_seconds.into());
+    let failed = |source| problem(OperateError::Store { source });
+    if request.dry_run {
+        let count = parts.purge.count(&histories, age).await.map_err(failed)?;
+        return Ok(Json(PurgeView::counted(count)));
+    }
+    let stop = StopSignal::new();
+    let work = parts.purge.purge(&histories, age, PURGE_BATCH, &by, &stop);
+    let report = for_a_while(parts.bulk_time, &stop, work).await.map_err(failed)?;
+    Ok(Json(PurgeView::done(&report)))
+}
+
 /// Holds events back. What is in flight finishes; appending goes on.
 #[utoipa::path(post, path = "/ops/outbox/pause", tag = "outbox", request_body = PauseRequest,
     responses((status = 200, description = "whether it was not paused before", body = ChangedView)))]
@@ -196,26 +311,33 @@ async fn one(parts: &Shared, action: EventAction, event: Named, request: ActRequ
 }
 
 async fn many(parts: &Shared, action: EventAction, request: ManyRequest) -> Answer<Json<ManyView>> {
-    let (outbox, stop) = (&parts.operate, StopSignal::new());
     let which = selection(request.events, request.filter, request.all, request.after)?;
     let by = attribution(request.by, request.reason)?;
-    let report = if request.dry_run {
-        for_a_while(parts.bulk_time, &stop, outbox.count_many(action, &which, &stop)).await
+    act_on(parts, action, &which, &by, request.dry_run).await
+}
+
+async fn act_on(
+    parts: &Shared,
+    action: EventAction,
+    which: &Selection,
+    by: &Attribution,
+    dry_run: bool,
+) -> Answer<Json<ManyView>> {
+    let (outbox, stop) = (&parts.operate, StopSignal::new());
+    let batch = if action == EventAction::Replay { REPLAY_BATCH } else { BATCH };
+    let report = if dry_run {
+        for_a_while(parts.bulk_time, &stop, outbox.count_many(action, which, &stop)).await
     } else {
-        for_a_while(parts.bulk_time, &stop, outbox.act_on_many(action, &which, BATCH, &by, &stop)).await
+        for_a_while(parts.bulk_time, &stop, outbox.act_on_many(action, which, batch, by, &stop)).await
     };
-    Ok(Json(ManyView::new(action, report.map_err(problem)?, request.dry_run)))
+    Ok(Json(ManyView::new(action, report.map_err(problem)?, dry_run)))
 }
 
 /// Lets the work come to its end once the time is over; dropping it would leave unknown what it did last.
-async fn for_a_while(
-    time: Duration,
-    stop: &StopSignal,
-    work: impl Future<Output = Result<ManyReport, OperateError>>,
-) -> Result<ManyReport, OperateError> {
+async fn for_a_while<T>(time: Duration, stop: &StopSignal, work: impl Future<Output = T>) -> T {
     let mut work = pin!(work);
     match tokio::time::timeout(time, &mut work).await {
-        Ok(report) => report,
+        Ok(done) => done,
         Err(_elapsed) => {
             stop.set();
             work.await
@@ -232,16 +354,32 @@ fn selection(
     let after = optional("after", after, |text| text.parse::<EventId>())?;
     match (events, filter, all) {
         (Some(_), None, None) if after.is_some() => Err(bad_request("after goes with filter or all, not with events")),
-        (Some(events), None, None) => {
-            if !(1..=MOST_NAMED).contains(&events.len()) {
-                return Err(bad_request(format!("events are {}, they must be 1 to {MOST_NAMED}", events.len())));
-            }
-            Ok(Selection::Events(events.iter().map(|id| event_id(id)).collect::<Answer<_>>()?))
-        }
+        (Some(events), None, None) => named(&events),
         (None, Some(JsonObject(filter)), None) => Ok(Selection::Matching(EventFilter { after, ..filter.filter()? })),
         (None, None, Some(true)) => Ok(Selection::Matching(EventFilter { after, ..EventFilter::default() })),
         _ => Err(bad_request("exactly one is to be said: events, filter, or all with the value true")),
     }
+}
+
+fn replayed(
+    events: Option<Vec<String>>,
+    filter: Option<JsonObject<ReplayFilterRequest>>,
+    after: Option<String>,
+) -> Answer<Selection> {
+    let after = optional("after", after, |text| text.parse::<EventId>())?;
+    match (events, filter) {
+        (Some(_), None) if after.is_some() => Err(bad_request("after goes with filter, not with events")),
+        (Some(events), None) => named(&events),
+        (None, Some(JsonObject(filter))) => Ok(Selection::Matching(EventFilter { after, ..filter.filter()? })),
+        _ => Err(bad_request("exactly one is to be said: events or filter")),
+    }
+}
+
+fn named(events: &[String]) -> Answer<Selection> {
+    if !(1..=MOST_NAMED).contains(&events.len()) {
+        return Err(bad_request(format!("events are {}, they must be 1 to {MOST_NAMED}", events.len())));
+    }
+    Ok(Selection::Events(events.iter().map(|id| event_id(id)).collect::<Answer<_>>()?))
 }
 
 impl FilterRequest {
@@ -257,6 +395,26 @@ impl FilterRequest {
         };
         if filter == EventFilter::default() {
             return Err(bad_request("filter is empty, it must have a field; every event is meant by all"));
+        }
+        Ok(filter)
+    }
+}
+
+impl ReplayFilterRequest {
+    /// Without a field it would mean everything that was ever published.
+    fn filter(self) -> Answer<EventFilter> {
+        let filter = EventFilter {
+            aggregate_type: optional("filter.aggregateType", self.aggregate_type, AggregateType::try_new)?,
+            aggregate_id: optional("filter.aggregateId", self.aggregate_id, AggregateId::try_new)?,
+            event_type: optional("filter.eventType", self.event_type, EventType::try_new)?,
+            published_from: time("filter.publishedFrom", self.published_from)?,
+            published_until: time("filter.publishedUntil", self.published_until)?,
+            from: optional("filter.from", self.from, |text| text.parse::<EventId>())?,
+            to: optional("filter.to", self.to, |text| text.parse::<EventId>())?,
+            ..EventFilter::default()
+        };
+        if filter == EventFilter::default() {
+            return Err(bad_request("filter is empty, it must have a field"));
         }
         Ok(filter)
     }

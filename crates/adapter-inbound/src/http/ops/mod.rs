@@ -24,7 +24,7 @@ mod views;
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use application_core::usecases::OperateOutboxUseCase;
+use application_core::usecases::{ExamineOutboxUseCase, OperateOutboxUseCase, PurgeOutboxUseCase};
 use axum::{
     Router,
     http::{
@@ -47,6 +47,12 @@ use super::problem_details::ProblemDetails;
 pub struct OpsParts {
     /// The outbox.
     pub operate: Arc<OperateOutboxUseCase>,
+    /// Deletes its history.
+    pub purge: Arc<PurgeOutboxUseCase>,
+    /// Looks for what is wrong.
+    pub doctor: Arc<ExamineOutboxUseCase>,
+    /// Whether payloads are shown.
+    pub payloads: bool,
     /// The settings in force, without secrets.
     pub settings: serde_json::Value,
     /// Renders this process's metrics, as `/metrics` shows them.
@@ -98,9 +104,11 @@ const ROUTES: &[(&str, Route)] = &[
     ("/ops/openapi.json", || get(openapi::show)),
     ("/ops/settings", || get(process::settings)),
     ("/ops/metrics", || get(process::metrics)),
+    ("/ops/doctor", || get(process::doctor)),
     ("/ops/outbox/status", || get(read::status)),
     ("/ops/outbox/events", || get(read::list)),
     ("/ops/outbox/events/{id}", || get(read::show)),
+    ("/ops/outbox/events/{id}/payload", || get(read::payload)),
     ("/ops/outbox/events/{id}/audit", || get(read::audit_of)),
     ("/ops/outbox/events/{id}/requeue", || post(change::requeue_one)),
     ("/ops/outbox/events/{id}/discard", || post(change::discard_one)),
@@ -110,6 +118,8 @@ const ROUTES: &[(&str, Route)] = &[
     ("/ops/outbox/audit", || get(read::audit)),
     ("/ops/outbox/requeue", || post(change::requeue_many)),
     ("/ops/outbox/discard", || post(change::discard_many)),
+    ("/ops/outbox/replay", || post(change::replay_many)),
+    ("/ops/outbox/purge", || post(change::purge)),
     ("/ops/outbox/pause", || post(change::pause)),
     ("/ops/outbox/resume", || post(change::resume)),
 ];

@@ -1,6 +1,6 @@
 //! What `/ops` understands and answers, as an `OpenAPI` document.
 
-use application_core::outbox::{EventAction, FailureClass, OutboxEventStatus};
+use application_core::outbox::{EventAction, FailureClass, OutboxEventStatus, SettledHistory};
 use axum::Json;
 use serde_json::Value;
 use utoipa::{
@@ -26,9 +26,11 @@ use crate::http::problem_details::ProblemDetails;
         show,
         process::settings,
         process::metrics,
+        process::doctor,
         read::status,
         read::list,
         read::show,
+        read::payload,
         read::audit_of,
         read::dead,
         read::blocked,
@@ -38,6 +40,8 @@ use crate::http::problem_details::ProblemDetails;
         change::replay_one,
         change::requeue_many,
         change::discard_many,
+        change::replay_many,
+        change::purge,
         change::pause,
         change::resume,
     ),
@@ -72,6 +76,10 @@ const CHANGE: &[(&str, &str)] = &[
     ("415", "the body is not said to be JSON in UTF-8 without a content coding"),
 ];
 const UNKNOWN: (&str, &str) = ("404", "the event is not in the outbox");
+const NOT_SHOWN: (&str, &str) = (
+    "403",
+    "payloads are not shown: the setting or the database does not allow it; or the request may not be made at all",
+);
 const CONFLICT: (&str, &str) = ("409", "the event's status does not allow it");
 /// Answered by the protocol's own layer, without a document.
 const HEAD_TOO_LARGE: (&str, &str) = ("431", "the request line and the headers are over 32 KiB, or over 64 headers");
@@ -88,7 +96,11 @@ impl Modify for Common {
         for (path, item) in &mut document.paths.paths {
             let of_one = path.contains("{id}");
             for (changes, operation) in operations(item) {
-                let own = [(of_one && !path.ends_with("/audit"), UNKNOWN), (of_one && changes, CONFLICT)];
+                let own = [
+                    (of_one && !path.ends_with("/audit"), UNKNOWN),
+                    (of_one && changes, CONFLICT),
+                    (path.ends_with("/payload"), NOT_SHOWN),
+                ];
                 let own = own.into_iter().filter_map(|(applies, refusal)| applies.then_some(refusal));
                 let of_change = CHANGE.iter().filter(|_| changes);
                 for (status, description) in ANY.iter().chain(of_change).copied().chain(own) {
@@ -133,14 +145,27 @@ fn say_what_goes_together(components: &mut Components) {
         .item(said("events", is(Type::Array), &["filter", "all", "after"]))
         .item(said("filter", is(Type::Object), &["events", "all"]))
         .item(said("all", only_true.clone(), &["events", "filter"]));
+    let replay = OneOfBuilder::new().item(said("events", is(Type::Array), &["filter", "after"])).item(said(
+        "filter",
+        is(Type::Object),
+        &["events"],
+    ));
     let pause = OneOfBuilder::new()
         .item(said("everything", only_true, &["aggregateType"]))
         .item(said("aggregateType", is(Type::String), &[]).property("everything", not_true));
     let texts = ["aggregateType", "aggregateId", "eventType", "class"].map(|field| said(field, is(Type::String), &[]));
     let filter = texts.into_iter().chain([said("olderThanSeconds", is(Type::Integer), &[])]);
     let filter = filter.fold(AnyOfBuilder::new(), AnyOfBuilder::item);
-    let together: [(&str, RefOr<Schema>); 3] =
-        [("ManyRequest", many.into()), ("PauseRequest", pause.into()), ("FilterRequest", filter.into())];
+    let range = ["aggregateType", "aggregateId", "eventType", "publishedFrom", "publishedUntil", "from", "to"];
+    let range = range.into_iter().map(|field| said(field, is(Type::String), &[]));
+    let range = range.fold(AnyOfBuilder::new(), AnyOfBuilder::item);
+    let together: [(&str, RefOr<Schema>); 5] = [
+        ("ManyRequest", many.into()),
+        ("ReplayRequest", replay.into()),
+        ("PauseRequest", pause.into()),
+        ("FilterRequest", filter.into()),
+        ("ReplayFilterRequest", range.into()),
+    ];
     for (name, condition) in together {
         if let Some(fields) = components.schemas.remove(name) {
             let both = AllOfBuilder::new().item(fields).item(condition);
@@ -164,9 +189,11 @@ pub(super) fn class_schema() -> Object {
 }
 
 pub(super) fn optional_class_schema() -> Object {
-    let names = FailureClass::ALL.map(|class| Value::from(class.as_str()));
-    let type_or_null = SchemaType::from_iter([Type::String, Type::Null]);
-    ObjectBuilder::new().schema_type(type_or_null).enum_values(Some(names.into_iter().chain([Value::Null]))).build()
+    one_of_or_null(FailureClass::ALL.map(FailureClass::as_str))
+}
+
+pub(super) fn optional_history_schema() -> Object {
+    one_of_or_null(SettledHistory::ALL.map(SettledHistory::as_str))
 }
 
 /// Events by their ids.
@@ -191,6 +218,12 @@ fn event_schema() -> RefOr<Schema> {
 
 pub(super) fn action_schema() -> Object {
     one_of(EventAction::ALL.map(EventAction::as_str))
+}
+
+fn one_of_or_null<const N: usize>(names: [&'static str; N]) -> Object {
+    let type_or_null = SchemaType::from_iter([Type::String, Type::Null]);
+    let names = names.map(Value::from).into_iter().chain([Value::Null]);
+    ObjectBuilder::new().schema_type(type_or_null).enum_values(Some(names)).build()
 }
 
 /// The names come from the core, where they exist once.

@@ -57,6 +57,7 @@ const FILES: &[(&str, &str, &str)] = &[
     file!("views/audit.js", SCRIPT),
     file!("views/blocked.js", SCRIPT),
     file!("views/dead.js", SCRIPT),
+    file!("views/doctor.js", SCRIPT),
     file!("views/event.js", SCRIPT),
     file!("views/events.js", SCRIPT),
     file!("views/overview.js", SCRIPT),

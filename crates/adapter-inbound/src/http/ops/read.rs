@@ -4,21 +4,24 @@ use std::time::Duration;
 
 use application_core::{
     outbox::{AggregateId, AggregateType, EventId, EventType, FailureClass, OutboxEventStatus},
-    ports::{EventFilter, OutboxStatistics},
+    ports::{EventFilter, OutboxStatistics, StoreError},
+    usecases::OperateError,
 };
 use axum::{
     Json,
     extract::{Query, State, rejection::QueryRejection},
+    http::StatusCode,
 };
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::{
     Shared,
-    answer::{Answer, Named, NoQuery, id_in_path, limit, optional, problem, query},
+    answer::{Answer, Named, NoQuery, id_in_path, limit, optional, problem, query, time},
     openapi::{class_schema, status_schema},
-    views::{AuditView, BlockedView, DeadView, EventView, Page, StatusView},
+    views::{AuditView, BlockedView, DeadView, EventView, Page, PayloadView, StatusView},
 };
+use crate::http::problem_details::ProblemDetails;
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
@@ -42,6 +45,18 @@ pub(super) struct ListQuery {
     /// Only events that were stored this many seconds ago or longer.
     #[param(maximum = 4_294_967_295_u32, nullable = false)]
     older_than_seconds: Option<u32>,
+    /// Only events that the broker confirmed at this time or later.
+    #[param(format = "date-time", nullable = false)]
+    published_from: Option<String>,
+    /// Only events that the broker confirmed before this time.
+    #[param(format = "date-time", nullable = false)]
+    published_until: Option<String>,
+    /// Only this event and those with higher ids.
+    #[param(format = "uuid", nullable = false)]
+    from: Option<String>,
+    /// Only this event and those with lower ids.
+    #[param(format = "uuid", nullable = false)]
+    to: Option<String>,
     /// Only events that were neither skipped nor discarded.
     #[param(nullable = false)]
     unresolved: Option<bool>,
@@ -101,6 +116,10 @@ pub(super) async fn list(
         event_type: optional("eventType", asked.event_type, EventType::try_new)?,
         class: optional("class", asked.class, |text| text.parse::<FailureClass>())?,
         older_than: asked.older_than_seconds.map(|seconds| Duration::from_secs(seconds.into())),
+        published_from: time("publishedFrom", asked.published_from)?,
+        published_until: time("publishedUntil", asked.published_until)?,
+        from: optional("from", asked.from, |text| text.parse::<EventId>())?,
+        to: optional("to", asked.to, |text| text.parse::<EventId>())?,
         unresolved: asked.unresolved.unwrap_or_default(),
         after: optional("after", asked.after, |text| text.parse::<EventId>())?,
         limit: limit(asked.limit)?,
@@ -114,6 +133,26 @@ pub(super) async fn list(
     responses((status = 200, description = "the event", body = EventView)))]
 pub(super) async fn show(State(parts): State<Shared>, _: NoQuery, event: Named) -> Answer<Json<EventView>> {
     Ok(Json(parts.operate.show(id_in_path(event)?).await.map_err(problem)?.into()))
+}
+
+/// Payload and headers of one event, where the setting `operations.payloads` allows it and the database as well.
+#[utoipa::path(get, path = "/ops/outbox/events/{id}/payload", tag = "events",
+    params(("id" = String, Path, format = "uuid", description = "the event")),
+    responses((status = 200, description = "the content, as it was appended", body = PayloadView)))]
+pub(super) async fn payload(State(parts): State<Shared>, _: NoQuery, event: Named) -> Answer<Json<PayloadView>> {
+    let id = id_in_path(event)?;
+    if !parts.payloads {
+        let detail = "payloads are not shown here: the setting operations.payloads is false";
+        return Err(ProblemDetails::new(StatusCode::FORBIDDEN, detail));
+    }
+    let content = parts.operate.content(id).await.map_err(|error| match error {
+        OperateError::Store { source: StoreError::Forbidden { .. } } => {
+            ProblemDetails::new(StatusCode::FORBIDDEN, "the database does not let this process read payloads")
+        }
+        other => problem(other),
+    })?;
+    tracing::info!(event = %id, "an operator read a payload");
+    Ok(Json(PayloadView::new(id, &content)))
 }
 
 /// What operators have done to one event, newest first; nothing for an event that is unknown.

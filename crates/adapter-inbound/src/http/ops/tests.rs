@@ -1,6 +1,8 @@
 //! Tests of `/ops` over mocked ports.
 
+mod doctor_and_payload;
 mod document;
+mod replay_and_purge;
 
 use std::time::Duration;
 
@@ -11,9 +13,10 @@ use application_core::{
     },
     ports::{
         AuditEntry, BlockedAggregate, DeadGroup, EventFilter, EventPage, LagPercentiles, LeaderState,
-        MockOutboxAuditPort, MockOutboxHoldersPort, MockOutboxOperationsPort, MockOutboxPausePort,
-        MockOutboxStatisticsPort, MockWakeupPort, OutboxEventContent, OutboxEventState, OutboxOperationsPort,
-        OutboxStatistics, Pause, PauseScope, RecentPublishing, RelayLeases, StoreError,
+        MockLaneRepairPort, MockOutboxAuditPort, MockOutboxHoldersPort, MockOutboxMaintenancePort,
+        MockOutboxOperationsPort, MockOutboxPausePort, MockOutboxStatisticsPort, MockWakeupPort, OutboxEventContent,
+        OutboxEventState, OutboxOperationsPort, OutboxStatistics, Pause, PauseScope, RecentPublishing, RelayLeases,
+        StoreError,
     },
     usecases::OperatePorts,
 };
@@ -137,6 +140,9 @@ fn parts(operations: impl OutboxOperationsPort + 'static) -> OpsParts {
     });
     OpsParts {
         operate: Arc::new(operate),
+        purge: Arc::new(PurgeOutboxUseCase::new(Arc::new(MockOutboxMaintenancePort::new()))),
+        doctor: Arc::new(ExamineOutboxUseCase::new(Vec::new(), Arc::new(MockLaneRepairPort::new()))),
+        payloads: false,
         settings: json!({ "service": { "instance": "one" } }),
         metrics: Arc::new(|| "up 1\n".to_owned()),
         bulk_time: Duration::from_secs(1),
@@ -208,13 +214,19 @@ async fn a_list_is_filtered_and_names_the_next_page_when_it_is_full() {
         event_type: Some(EventType::from_stored("WorkLogReserved")),
         class: Some(FailureClass::Rejected),
         older_than: Some(Duration::from_secs(90)),
+        published_from: Some(datetime!(2026-01-02 03:04:05 UTC)),
+        published_until: Some(datetime!(2026-01-02 03:04:05.5 +9)),
+        from: Some(id()),
+        to: Some(id()),
         unresolved: true,
         after: Some(id()),
         limit: 1,
     };
     operations.expect_list().with(eq(filter)).returning(|_| Ok(page(1, Some(id()))));
     let known = "status=dead&aggregateType=work-log&aggregateId=a%20b&eventType=WorkLogReserved&class=rejected";
-    let path = format!("/ops/outbox/events?{known}&olderThanSeconds=90&unresolved=true&after={ID}&limit=1");
+    let times = "publishedFrom=2026-01-02T03:04:05Z&publishedUntil=2026-01-02T03:04:05.5%2B09:00";
+    let range = format!("{times}&from={ID}&to={ID}");
+    let path = format!("/ops/outbox/events?{known}&olderThanSeconds=90&{range}&unresolved=true&after={ID}&limit=1");
     let answered = ask(operations, "GET", &path, "").await;
     assert_eq!(answered.status, StatusCode::OK);
     assert_eq!(answered.body["next"], ID);
@@ -248,6 +260,11 @@ async fn what_cannot_be_read_is_a_bad_request() {
         ("/ops/outbox/events?class=gone", "class"),
         ("/ops/outbox/events?olderThanSeconds=-1", "olderThanSeconds"),
         ("/ops/outbox/events?unresolved=maybe", "unresolved"),
+        ("/ops/outbox/events?publishedFrom=today", "publishedFrom: \"today\" is no time"),
+        ("/ops/outbox/events?publishedUntil=2026-01-02", "publishedUntil: \"2026-01-02\" is no time"),
+        ("/ops/outbox/events?from=7", "from: \"7\" is no event id"),
+        ("/ops/outbox/events?to=7", "to: \"7\" is no event id"),
+        ("/ops/outbox/events/7/payload", "\"7\" is no event id"),
         ("/ops/outbox/events/7/audit", "\"7\" is no event id"),
         ("/ops/outbox/events/0198c5a0-0000-7000-8000-000000000001/audit?limit=0", "limit is 0"),
         ("/ops/outbox/audit?before=x", "before"),
@@ -282,6 +299,17 @@ async fn what_cannot_be_read_is_a_bad_request() {
         ("/ops/outbox/discard", r#"{"filter":{"class":"gone"}}"#, "filter.class"),
         ("/ops/outbox/discard", r#"{"filter":{"aggregateId":""}}"#, "filter.aggregateId: aggregate_id is empty"),
         ("/ops/outbox/discard", r#"{"filter":{"status":"DEAD"}}"#, "unknown field `status`"),
+        ("/ops/outbox/replay", "{}", "exactly one is to be said: events or filter"),
+        ("/ops/outbox/replay", r#"{"all":true}"#, "unknown field `all`"),
+        ("/ops/outbox/replay", r#"{"events":[]}"#, "events are 0, they must be 1 to 200"),
+        ("/ops/outbox/replay", &after, "after goes with filter, not with events"),
+        ("/ops/outbox/replay", r#"{"filter":{}}"#, "filter is empty"),
+        ("/ops/outbox/replay", r#"{"filter":{"class":"poison"}}"#, "unknown field `class`"),
+        ("/ops/outbox/replay", r#"{"filter":{"from":"7"}}"#, "filter.from: \"7\" is no event id"),
+        ("/ops/outbox/replay", r#"{"filter":{"publishedFrom":"now"}}"#, "filter.publishedFrom: \"now\" is no time"),
+        ("/ops/outbox/purge", "{}", "missing field `olderThanSeconds`"),
+        ("/ops/outbox/purge", r#"{"olderThanSeconds":-1}"#, "olderThanSeconds"),
+        ("/ops/outbox/purge", r#"{"olderThanSeconds":60,"only":"dead"}"#, "only: \"dead\" is no history"),
         ("/ops/outbox/pause", "{}", "exactly one is to be said: aggregateType, or everything"),
         ("/ops/outbox/pause", r#"{"everything":true,"aggregateType":"order"}"#, "exactly one"),
         ("/ops/outbox/resume", r#"{"everything":false}"#, "exactly one"),

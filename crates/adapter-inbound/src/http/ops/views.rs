@@ -1,14 +1,14 @@
-//! What an operator sees, in JSON: times in RFC 3339, ages in seconds; payloads are left out.
+//! What an operator sees, in JSON: times in RFC 3339, ages in seconds; a payload is in the one answer that is about it.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use application_core::{
-    outbox::{EventAction, FailureClass},
+    outbox::{EventAction, EventId, FailureClass},
     ports::{
-        AuditEntry, BlockedAggregate, DeadGroup, EventPage, LagPercentiles, LeaderState, OutboxEventState,
-        OutboxStatistics, Pause, PauseScope, RecentPublishing, RelayLeases,
+        AuditEntry, BlockedAggregate, DeadGroup, EventPage, Finding, LagPercentiles, LeaderState, OutboxEventContent,
+        OutboxEventState, OutboxStatistics, Pause, PauseScope, RecentPublishing, RelayLeases,
     },
-    usecases::ManyReport,
+    usecases::{Diagnosis, ManyReport, PurgeCount},
 };
 use serde::Serialize;
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
@@ -407,6 +407,85 @@ impl ManyView {
         let (unknown, unchanged) = (named(false), named(true));
         let next = next.map(|id| id.to_string());
         Self { action: action.as_str(), events, dry_run, interrupted, next, unknown, unchanged }
+    }
+}
+
+/// What a purge deleted, or would delete.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct PurgeView {
+    /// Events that were deleted, or would be.
+    events: u64,
+    dry_run: bool,
+    /// Counting stopped at a limit: there may be more.
+    at_least: bool,
+    /// The time was over before all were deleted: the same request goes on.
+    interrupted: bool,
+}
+
+impl PurgeView {
+    pub(super) const fn counted(count: PurgeCount) -> Self {
+        Self { events: count.events, dry_run: true, at_least: count.at_least, interrupted: false }
+    }
+
+    pub(super) const fn done(report: &ManyReport) -> Self {
+        Self { events: report.events, dry_run: false, at_least: false, interrupted: report.interrupted }
+    }
+}
+
+/// The content of one event.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct PayloadView {
+    #[schema(format = "uuid")]
+    id: String,
+    headers: BTreeMap<String, String>,
+    /// The JSON text as it was appended: as a value its numbers could lose digits.
+    payload: String,
+}
+
+impl PayloadView {
+    pub(super) fn new(id: EventId, content: &OutboxEventContent) -> Self {
+        let headers = content.headers.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        Self { id: id.to_string(), headers, payload: content.payload.as_str().to_owned() }
+    }
+}
+
+/// What is wrong.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct DoctorView {
+    /// None: all is well, as far as it was looked at.
+    findings: Vec<FindingView>,
+    /// Checks that this process's user of the database has no right to make.
+    not_looked_at: Vec<String>,
+}
+
+/// Something that is wrong, and what to do about it.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct FindingView {
+    /// The check that found it.
+    check: String,
+    problem: String,
+    /// What it is about.
+    subject: String,
+    cure: String,
+}
+
+impl DoctorView {
+    pub(super) fn new(diagnoses: Vec<Diagnosis>) -> Self {
+        let forbidden = diagnoses.iter().filter(|diagnosis| diagnosis.forbidden);
+        let not_looked_at = forbidden.map(|diagnosis| diagnosis.check.to_owned()).collect();
+        let found = |Diagnosis { check, findings, .. }: Diagnosis| {
+            findings.into_iter().map(move |Finding { problem, subject, cure }| FindingView {
+                check: check.to_owned(),
+                problem,
+                subject,
+                cure,
+            })
+        };
+        Self { findings: diagnoses.into_iter().flat_map(found).collect(), not_looked_at }
     }
 }
 
