@@ -52,6 +52,7 @@ BEGIN
             ('relay', 'SELECT, UPDATE (paused_at)', 'TABLE outbox_pause'),
             ('relay', 'SELECT, UPDATE (processed_at), DELETE', 'TABLE outbox_inbox'),
             ('relay', 'SELECT, INSERT, UPDATE', 'TABLE outbox_leader'),
+            ('relay', 'SELECT, INSERT, UPDATE, DELETE', 'TABLE outbox_relay'),
             ('relay', 'EXECUTE', 'FUNCTION outbox_claim, outbox_claim_overdue, outbox_due_from, outbox_lease_lanes, '
                                  'outbox_paused_types, outbox_wait_for_lane'),
             ('relay', 'EXECUTE', 'FUNCTION outbox_acknowledge, outbox_fail, outbox_fail_events, outbox_free_lanes, '
@@ -60,6 +61,7 @@ BEGIN
             ('relay', 'EXECUTE', 'FUNCTION outbox_reap, outbox_kill_expired_heads, outbox_cleanup, outbox_delete_published, '
                                  'outbox_lead, outbox_resign'),
             ('relay', 'EXECUTE', 'FUNCTION outbox_statistics'),
+            ('relay', 'EXECUTE', 'FUNCTION outbox_report, outbox_withdraw, outbox_forget_relays'),
 
             -- The consumer: which events it has handled, in the transaction of their effects, and which it has parked.
             ('consumer', 'INSERT (consumer, event_id)', 'TABLE outbox_inbox'),
@@ -72,7 +74,7 @@ BEGIN
             ('operator reader', 'SELECT (id, sequence, lane, aggregate_type, aggregate_id, event_type, payload_bytes, status, '
                                 'attempts, created_at, published_at, last_error, resolved_at, resolution, replays, '
                                 'holder, claimed_at, lease_expires_at, expiries, due_at, blocked_behind)', 'TABLE outbox_event_state'),
-            ('operator reader', 'SELECT', 'TABLE outbox_lane, outbox_claim, outbox_leader, outbox_pause, outbox_doctor'),
+            ('operator reader', 'SELECT', 'TABLE outbox_lane, outbox_claim, outbox_leader, outbox_pause, outbox_relay, outbox_doctor'),
             ('operator reader', 'EXECUTE', 'FUNCTION outbox_lane_of, outbox_statistics'),
 
             -- The operator changes events by the functions that leave a record, and by nothing else.

@@ -21,7 +21,7 @@ use crate::{error::BootstrapError, settings::Settings};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum OutboxCommand {
-    /// Backlog by status, oldest ages, blocked aggregates, pauses, relays that hold leases, leaders.
+    /// Backlog by status, oldest ages, blocked aggregates, pauses, relays alive and what they hold, open breakers, leaders.
     #[command(after_help = STATUS_EXAMPLES)]
     Status {
         /// Show it again every so many seconds, until Ctrl-C.
