@@ -423,7 +423,7 @@ async fn a_watched_status_is_shown_again_until_it_is_interrupted() -> Outcome {
     watching.signal(Signal::INT)?;
     assert!(watching.ended(PATIENCE).await?.success());
     let shown = watching.log();
-    assert!(shown.contains("relay-7: 2 lanes in 1 claim,"), "{shown}");
+    assert!(shown.contains("relay-7: unknown, 2 lanes in 1 claim,"), "{shown}");
     assert!(shown.contains("relay-8 of upkeep, term 4"), "{shown}");
     Ok(())
 }
