@@ -79,9 +79,9 @@ BEGIN
 
             -- The operator changes events by the functions that leave a record, and by nothing else.
             ('operator', 'EXECUTE', 'FUNCTION outbox_requeue, outbox_discard, outbox_replay, outbox_pause, outbox_resume, '
-                                    'outbox_wake_parked, outbox_purge, outbox_repair_lanes'),
+                                    'outbox_wake_parked, outbox_purge, outbox_repair_lanes, outbox_forget, outbox_record_unpark'),
             ('operator', 'SELECT', 'TABLE outbox_audit'),
-            ('operator', 'SELECT, DELETE', 'TABLE outbox_inbox, outbox_inbox_parked')
+            ('operator', 'SELECT', 'TABLE outbox_inbox, outbox_inbox_parked')
           ) r (roles, rights, object)
          CROSS JOIN LATERAL string_to_table(r.roles, ' ') role
          WHERE r.object <> 'TABLE app_schema_history' OR to_regclass('app_schema_history') IS NOT NULL
@@ -93,7 +93,7 @@ BEGIN
     -- names are looked up is fixed: a caller's own objects are not found.
     FOREACH v_object IN ARRAY ARRAY[
         'outbox_requeue', 'outbox_discard', 'outbox_replay', 'outbox_pause', 'outbox_resume',
-        'outbox_wake_parked', 'outbox_purge', 'outbox_repair_lanes']
+        'outbox_wake_parked', 'outbox_purge', 'outbox_repair_lanes', 'outbox_forget', 'outbox_record_unpark']
     LOOP
         EXECUTE format('ALTER FUNCTION %s.%I SECURITY DEFINER SET search_path = %s, pg_temp', v_schema, v_object, v_schema);
     END LOOP;

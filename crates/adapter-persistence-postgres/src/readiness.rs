@@ -62,7 +62,7 @@ const RELATIONS: [&str; 14] = [
 ];
 
 /// The functions of the outbox, those included that others call.
-const FUNCTIONS: [&str; 42] = [
+const FUNCTIONS: [&str; 44] = [
     "outbox_acknowledge",
     "outbox_claim",
     "outbox_claim_overdue",
@@ -75,6 +75,7 @@ const FUNCTIONS: [&str; 42] = [
     "outbox_event_take_lane",
     "outbox_fail",
     "outbox_fail_events",
+    "outbox_forget",
     "outbox_forget_relays",
     "outbox_free_lanes",
     "outbox_free_postponed",
@@ -90,6 +91,7 @@ const FUNCTIONS: [&str; 42] = [
     "outbox_purge",
     "outbox_reap",
     "outbox_record",
+    "outbox_record_unpark",
     "outbox_release",
     "outbox_renew",
     "outbox_repair_lanes",

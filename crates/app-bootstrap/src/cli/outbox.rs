@@ -334,6 +334,8 @@ fn audit_entry(entry: &AuditEntry) -> Value {
         "action": entry.action,
         "affected": entry.affected,
         "aggregateType": entry.aggregate_type,
+        "aggregateId": entry.aggregate_id,
+        "consumer": entry.consumer,
         "reason": entry.by.reason.as_ref().map(Reason::as_str),
         "events": entry.events.iter().map(ToString::to_string).collect::<Vec<_>>(),
     })

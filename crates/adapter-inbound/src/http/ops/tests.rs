@@ -80,6 +80,8 @@ fn audit_entry() -> AuditEntry {
         },
         action: "discard".to_owned(),
         aggregate_type: None,
+        aggregate_id: None,
+        consumer: Some("minutes".to_owned()),
         events: vec![id()],
         affected: 1,
     }

@@ -372,13 +372,18 @@ pub(super) struct AuditView {
     acted_at: Option<String>,
     operator: String,
     reason: Option<String>,
-    /// `requeue`, `discard`, `replay`, `pause`, `resume`, `purge` or `repair`.
+    /// `requeue`, `discard`, `replay`, `pause`, `resume`, `purge`, `repair`, `forget`, `unpark` or
+    /// `discard_parked`.
     action: String,
-    /// Of a pause or resume of one aggregate type.
+    /// Of a pause or resume of one aggregate type, and of an aggregate whose messages were parked.
     aggregate_type: Option<String>,
+    /// Of an aggregate whose messages were parked.
+    aggregate_id: Option<String>,
+    /// Whose records of handled events were forgotten.
+    consumer: Option<String>,
     #[schema(schema_with = events_schema)]
     events: Vec<String>,
-    /// How many events, lanes or pauses were changed.
+    /// How many events, lanes, pauses, records or aggregates were changed.
     affected: u64,
 }
 
@@ -391,6 +396,8 @@ impl From<AuditEntry> for AuditView {
             reason: entry.by.reason.map(|reason| reason.as_str().to_owned()),
             action: entry.action,
             aggregate_type: entry.aggregate_type,
+            aggregate_id: entry.aggregate_id,
+            consumer: entry.consumer,
             events: entry.events.iter().map(ToString::to_string).collect(),
             affected: entry.affected,
         }
