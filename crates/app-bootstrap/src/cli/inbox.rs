@@ -71,7 +71,7 @@ pub(super) enum InboxCommand {
 
 const FORGET_EXAMPLES: &str = "\
 Examples:
-  app inbox forget --consumer portfolio-minutes --events 0198c5a0-0000-7000-8000-000000000001 --by zoe --reason 'counted twice'
+  app inbox forget --consumer portfolio-minutes --events 0198c5a0-0000-7000-8000-000000000001 --reason 'counted twice'
 
 `app outbox replay` comes next: it sends the event again, and the consumer handles it as if it were new.";
 

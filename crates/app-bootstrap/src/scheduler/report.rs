@@ -16,8 +16,8 @@ use uuid::Uuid;
 
 use crate::outage::Outage;
 
-/// Reports at intervals with jitter while the relay runs, and withdraws at its end. What fails is tried again at the next
-/// interval: the relay does its work without.
+/// Reports at intervals with jitter while the relay runs, and withdraws at its end. What fails is tried again at the
+/// next interval: the relay does its work without.
 pub struct RelayReporter {
     registry: Arc<dyn RelayRegistryPort>,
     relay: Arc<PublishPendingOutboxEventsUseCase>,

@@ -87,8 +87,8 @@ pub trait RelayRegistryPort: Send + Sync {
     /// [`StoreError`].
     async fn registered(&self) -> Result<Vec<RegisteredRelay>, StoreError>;
 
-    /// Removes up to `batch` entries of relays that are gone and were last heard of longer than `age` ago; `None`: the term
-    /// is over, nothing was changed.
+    /// Removes up to `batch` entries of relays that are gone and were last heard of longer than `age` ago; `None`: the
+    /// term is over, nothing was changed.
     ///
     /// # Errors
     /// [`StoreError`].
