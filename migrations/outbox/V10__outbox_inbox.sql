@@ -21,3 +21,29 @@ CREATE TABLE outbox_inbox_parked (
     CONSTRAINT outbox_inbox_parked_pkey PRIMARY KEY (consumer, aggregate_type, aggregate_id),
     CONSTRAINT outbox_inbox_parked_consumer_check CHECK (octet_length(consumer) BETWEEN 1 AND 100)
 );
+
+-- What a person does to them leaves a record, as what is done to events does (outbox_audit).
+
+-- Lets a consumer forget events, so that a replay of them has its effect again. Returns those that were recorded.
+CREATE FUNCTION outbox_forget(p_consumer text, p_events uuid[], p_operator text, p_reason text DEFAULT NULL) RETURNS SETOF uuid
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    v_events uuid[];
+BEGIN
+    WITH gone AS (
+        DELETE FROM outbox_inbox i WHERE i.consumer = p_consumer AND i.event_id = ANY (p_events) RETURNING i.event_id
+    ) SELECT ARRAY(SELECT g.event_id FROM gone g) INTO v_events;
+    PERFORM outbox_record(p_operator, p_reason, 'forget', cardinality(v_events), v_events, p_consumer => p_consumer);
+    RETURN QUERY SELECT unnest(v_events);
+END $$;
+
+-- Records that a person asks for the parked messages of an aggregate to be handled, or for one of them to be given up
+-- (p_discarded). The messages are the broker's: this comes first, so that nothing is asked for without a record.
+CREATE FUNCTION outbox_record_unpark(
+    p_aggregate_type text, p_aggregate_id text, p_discarded uuid, p_operator text, p_reason text DEFAULT NULL) RETURNS void
+LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    PERFORM outbox_record(
+        p_operator, p_reason, CASE WHEN p_discarded IS NULL THEN 'unpark' ELSE 'discard_parked' END, 1,
+        array_remove(ARRAY[p_discarded], NULL), p_aggregate_type, p_aggregate_id);
+END $$;

@@ -17,15 +17,18 @@ CREATE TABLE outbox_audit (
     operator       outbox_operator NOT NULL,
     reason         outbox_reason,
     action         text            NOT NULL,
-    -- Of a pause or a resume; the empty text is everything.
+    -- Of a pause or a resume; the empty text is everything. Of an unparking with the aggregate's id.
     aggregate_type text,
+    aggregate_id   text,
+    -- Whose records were forgotten.
+    consumer       text,
     -- The events that were changed, as far as the action changes single ones.
     events         uuid[]          NOT NULL DEFAULT '{}',
-    -- Events, lanes or pauses that were changed.
+    -- Events, lanes, pauses, records of the inbox or aggregates that were changed.
     affected       bigint          NOT NULL,
     CONSTRAINT outbox_audit_pkey PRIMARY KEY (id),
     CONSTRAINT outbox_audit_action_check CHECK (
-        action IN ('requeue', 'discard', 'replay', 'pause', 'resume', 'purge', 'repair')),
+        action IN ('requeue', 'discard', 'replay', 'pause', 'resume', 'purge', 'repair', 'forget', 'unpark', 'discard_parked')),
     CONSTRAINT outbox_audit_affected_check CHECK (affected > 0)
 );
 
@@ -33,11 +36,12 @@ CREATE TABLE outbox_audit (
 CREATE INDEX outbox_audit_events ON outbox_audit USING gin (events);
 
 CREATE FUNCTION outbox_record(
-    p_operator text, p_reason text, p_action text, p_affected bigint, p_events uuid[] DEFAULT '{}', p_aggregate_type text DEFAULT NULL)
+    p_operator text, p_reason text, p_action text, p_affected bigint, p_events uuid[] DEFAULT '{}', p_aggregate_type text DEFAULT NULL,
+    p_aggregate_id text DEFAULT NULL, p_consumer text DEFAULT NULL)
 RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
-    INSERT INTO outbox_audit (operator, reason, action, affected, events, aggregate_type)
-    SELECT p_operator, p_reason, p_action, p_affected, p_events, p_aggregate_type WHERE p_affected > 0;
+    INSERT INTO outbox_audit (operator, reason, action, affected, events, aggregate_type, aggregate_id, consumer)
+    SELECT p_operator, p_reason, p_action, p_affected, p_events, p_aggregate_type, p_aggregate_id, p_consumer WHERE p_affected > 0;
 END $$;
 
 -- Each of the next three functions takes the events that are in the state that the change starts from, locks their lanes in

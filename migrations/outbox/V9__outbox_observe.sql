@@ -78,3 +78,68 @@ BEGIN
             ORDER BY e.lane, e.sequence LIMIT 1) h
      WHERE h.status <> 'DEAD';
 END $$;
+
+-- Which relays there are, as they say themselves: each writes its row every reports_every and removes it when it stops.
+-- Nothing depends on it but who looks. One that was killed is gone for good after an hour (outbox_forget_relays).
+CREATE TABLE outbox_relay (
+    holder         text          NOT NULL,
+    -- One life of the process: a former one of the same name removes nothing of its successor's.
+    run            uuid          NOT NULL,
+    version        text          NOT NULL,
+    started_at     timestamptz   NOT NULL,
+    seen_at        timestamptz   NOT NULL DEFAULT statement_timestamp(),
+    reports_every  interval      NOT NULL,
+    -- What it sends nothing to for now (the empty text: to nobody at all), why, and since when.
+    paused         text[]        NOT NULL DEFAULT '{}',
+    paused_reasons text[]        NOT NULL DEFAULT '{}',
+    paused_since   timestamptz[] NOT NULL DEFAULT '{}',
+    CONSTRAINT outbox_relay_pkey PRIMARY KEY (holder),
+    CONSTRAINT outbox_relay_holder_check CHECK (octet_length(holder) BETWEEN 1 AND 200),
+    CONSTRAINT outbox_relay_version_check CHECK (octet_length(version) BETWEEN 1 AND 100),
+    CONSTRAINT outbox_relay_reports_every_check CHECK (reports_every > '0'),
+    CONSTRAINT outbox_relay_paused_check CHECK (
+        cardinality(paused) <= 20 AND cardinality(paused_reasons) = cardinality(paused)
+        AND cardinality(paused_since) = cardinality(paused)
+        AND octet_length(array_to_string(paused || paused_reasons, '')) <= 40000)
+);
+
+-- Enters a relay or renews its row. p_running and p_paused_for are times until now by the relay's clock.
+CREATE FUNCTION outbox_report(
+    p_holder text, p_run uuid, p_version text, p_running interval, p_every interval,
+    p_paused text[] DEFAULT '{}', p_reasons text[] DEFAULT '{}', p_paused_for interval[] DEFAULT '{}')
+RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    INSERT INTO outbox_relay AS r (holder, run, version, started_at, reports_every, paused, paused_reasons, paused_since)
+    VALUES (p_holder, p_run, p_version, statement_timestamp() - p_running, p_every, p_paused, p_reasons,
+            ARRAY(SELECT statement_timestamp() - f.span FROM unnest(p_paused_for) WITH ORDINALITY f (span, place) ORDER BY f.place))
+    ON CONFLICT (holder) DO UPDATE
+       SET run = excluded.run, version = excluded.version, seen_at = statement_timestamp(), reports_every = excluded.reports_every,
+           started_at = CASE WHEN r.run = excluded.run THEN r.started_at ELSE excluded.started_at END,
+           paused = excluded.paused, paused_reasons = excluded.paused_reasons, paused_since = excluded.paused_since;
+END $$;
+
+-- Removes a relay that stops; false: there is none of this run.
+CREATE FUNCTION outbox_withdraw(p_holder text, p_run uuid) RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    DELETE FROM outbox_relay r WHERE r.holder = p_holder AND r.run = p_run;
+    RETURN FOUND;
+END $$;
+
+-- Deletes up to p_batch relays that are gone, three reports missed, and were seen longer ago than p_age, if the caller
+-- leads. leads = false: nothing was changed.
+CREATE FUNCTION outbox_forget_relays(
+    p_name text, p_holder text, p_term bigint, p_age interval, p_batch int, OUT leads boolean, OUT deleted bigint)
+LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    deleted := 0;
+    PERFORM FROM outbox_leader l
+      WHERE l.name = p_name AND l.holder = p_holder AND l.term = p_term AND l.expires_at > statement_timestamp() FOR SHARE;
+    leads := FOUND;
+    IF leads THEN
+        DELETE FROM outbox_relay r WHERE r.holder = ANY (ARRAY(
+            SELECT g.holder FROM outbox_relay g
+             WHERE g.seen_at < statement_timestamp() - greatest(p_age, g.reports_every * 3)
+             LIMIT p_batch FOR UPDATE SKIP LOCKED));
+        GET DIAGNOSTICS deleted = ROW_COUNT;
+    END IF;
+END $$;

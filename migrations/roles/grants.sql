@@ -52,6 +52,7 @@ BEGIN
             ('relay', 'SELECT, UPDATE (paused_at)', 'TABLE outbox_pause'),
             ('relay', 'SELECT, UPDATE (processed_at), DELETE', 'TABLE outbox_inbox'),
             ('relay', 'SELECT, INSERT, UPDATE', 'TABLE outbox_leader'),
+            ('relay', 'SELECT, INSERT, UPDATE, DELETE', 'TABLE outbox_relay'),
             ('relay', 'EXECUTE', 'FUNCTION outbox_claim, outbox_claim_overdue, outbox_due_from, outbox_lease_lanes, '
                                  'outbox_paused_types, outbox_wait_for_lane'),
             ('relay', 'EXECUTE', 'FUNCTION outbox_acknowledge, outbox_fail, outbox_fail_events, outbox_free_lanes, '
@@ -60,6 +61,7 @@ BEGIN
             ('relay', 'EXECUTE', 'FUNCTION outbox_reap, outbox_kill_expired_heads, outbox_cleanup, outbox_delete_published, '
                                  'outbox_lead, outbox_resign'),
             ('relay', 'EXECUTE', 'FUNCTION outbox_statistics'),
+            ('relay', 'EXECUTE', 'FUNCTION outbox_report, outbox_withdraw, outbox_forget_relays'),
 
             -- The consumer: which events it has handled, in the transaction of their effects, and which it has parked.
             ('consumer', 'INSERT (consumer, event_id)', 'TABLE outbox_inbox'),
@@ -72,14 +74,14 @@ BEGIN
             ('operator reader', 'SELECT (id, sequence, lane, aggregate_type, aggregate_id, event_type, payload_bytes, status, '
                                 'attempts, created_at, published_at, last_error, resolved_at, resolution, replays, '
                                 'holder, claimed_at, lease_expires_at, expiries, due_at, blocked_behind)', 'TABLE outbox_event_state'),
-            ('operator reader', 'SELECT', 'TABLE outbox_lane, outbox_claim, outbox_leader, outbox_pause, outbox_doctor'),
+            ('operator reader', 'SELECT', 'TABLE outbox_lane, outbox_claim, outbox_leader, outbox_pause, outbox_relay, outbox_doctor'),
             ('operator reader', 'EXECUTE', 'FUNCTION outbox_lane_of, outbox_statistics'),
 
             -- The operator changes events by the functions that leave a record, and by nothing else.
             ('operator', 'EXECUTE', 'FUNCTION outbox_requeue, outbox_discard, outbox_replay, outbox_pause, outbox_resume, '
-                                    'outbox_wake_parked, outbox_purge, outbox_repair_lanes'),
+                                    'outbox_wake_parked, outbox_purge, outbox_repair_lanes, outbox_forget, outbox_record_unpark'),
             ('operator', 'SELECT', 'TABLE outbox_audit'),
-            ('operator', 'SELECT, DELETE', 'TABLE outbox_inbox, outbox_inbox_parked')
+            ('operator', 'SELECT', 'TABLE outbox_inbox, outbox_inbox_parked')
           ) r (roles, rights, object)
          CROSS JOIN LATERAL string_to_table(r.roles, ' ') role
          WHERE r.object <> 'TABLE app_schema_history' OR to_regclass('app_schema_history') IS NOT NULL
@@ -91,7 +93,7 @@ BEGIN
     -- names are looked up is fixed: a caller's own objects are not found.
     FOREACH v_object IN ARRAY ARRAY[
         'outbox_requeue', 'outbox_discard', 'outbox_replay', 'outbox_pause', 'outbox_resume',
-        'outbox_wake_parked', 'outbox_purge', 'outbox_repair_lanes']
+        'outbox_wake_parked', 'outbox_purge', 'outbox_repair_lanes', 'outbox_forget', 'outbox_record_unpark']
     LOOP
         EXECUTE format('ALTER FUNCTION %s.%I SECURITY DEFINER SET search_path = %s, pg_temp', v_schema, v_object, v_schema);
     END LOOP;

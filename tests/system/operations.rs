@@ -207,11 +207,17 @@ async fn a_parked_message_is_listed_and_given_up_by_the_commands_of_the_inbox() 
     assert!(matches!(&listed[..], [only] if only["event"] == EVENT && only["aggregateId"] == "42"), "{listed:?}");
 
     let aggregate = ["--aggregate-type", "work-log", "--aggregate-id", "42"];
-    let unpark = [&["inbox", "unpark"], &aggregate[..], &["--discard", EVENT]].concat();
+    let by = ["--by", "zoe", "--reason", "it says nothing"];
+    let unpark = [&["inbox", "unpark"], &aggregate[..], &["--discard", EVENT], &by].concat();
     let (status, asked) = run(&quiet, &unpark).await?;
     assert!(status.success() && asked.starts_with("asked; "), "{asked}");
     let none = || async { parked().await.filter(Vec::is_empty) };
     eventually("nothing parked any more", PATIENCE, none).await?;
+    let (_, audit) = run(&quiet, &["outbox", "audit", "--json"]).await?;
+    let audit: Value = serde_json::from_str(&audit)?;
+    let entry = audit.get(0).ok_or("an entry")?;
+    assert_eq!((&entry["action"], &entry["operator"]), (&"discard_parked".into(), &"zoe".into()), "{audit}");
+    assert_eq!((&entry["aggregateId"], &entry["events"][0]), (&"42".into(), &EVENT.into()), "{audit}");
     Ok(())
 }
 
@@ -423,7 +429,7 @@ async fn a_watched_status_is_shown_again_until_it_is_interrupted() -> Outcome {
     watching.signal(Signal::INT)?;
     assert!(watching.ended(PATIENCE).await?.success());
     let shown = watching.log();
-    assert!(shown.contains("relay-7: 2 lanes in 1 claim,"), "{shown}");
+    assert!(shown.contains("relay-7: unknown, 2 lanes in 1 claim,"), "{shown}");
     assert!(shown.contains("relay-8 of upkeep, term 4"), "{shown}");
     Ok(())
 }

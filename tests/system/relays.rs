@@ -9,7 +9,7 @@ use test_support::{
     webhook::{Answer, WebhookReceiver},
 };
 
-use crate::world::{Outcome, PATIENCE, PORTFOLIO, World, complete_one, counter, load, read};
+use crate::world::{Outcome, PATIENCE, PORTFOLIO, World, complete_one, counter, load, read, run};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_work_log_created_over_http_is_applied_once_at_the_consumer() -> Outcome {
@@ -257,4 +257,68 @@ async fn a_disabled_publisher_claims_nothing_and_events_wait() -> Outcome {
     world.until_settled().await?;
     world.report(Some(DuplicateReason::LeaseExpired)).await?.assert_clean();
     Ok(())
+}
+
+/// What `app outbox status` says in a few words, again and again until all of them are there.
+async fn until_status_says(world: &World, said: &[&str]) -> Outcome {
+    let quiet = world.environment.clone().with("APP__LOGS__FILTER", "error");
+    let look = || async {
+        let (_, shown) = run(&quiet, &["outbox", "status"]).await.ok()?;
+        let shown: Vec<String> =
+            shown.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+        said.iter().all(|said| shown.iter().any(|line| line.contains(said))).then_some(())
+    };
+    Ok(eventually(&format!("a status with {said:?}"), PATIENCE, look).await?)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_relay_without_work_is_listed_alive_then_gone_when_it_is_killed_and_not_at_all_when_it_was_stopped() -> Outcome
+{
+    let world = World::shared("listed").await?;
+    let often = world.environment.clone().with("APP__OUTBOX__RELAY__REPORT_EVERY", "500ms");
+    let (mut killed, mut stopped) = (often.relay("relay-1").await?, often.relay("relay-2").await?);
+    until_status_says(&world, &["relays alive 2 of 2", "relay-1: alive", "relay-2: alive"]).await?;
+    let (_, status) = read_ops(&killed, "/ops/outbox/status").await?;
+    let states =
+        ["/relays/0/state", "/relays/1/state"].map(|at| status.pointer(at).and_then(serde_json::Value::as_str));
+    assert_eq!(states, [Some("alive"); 2], "{status}");
+
+    killed.kill().await?;
+    until_status_says(&world, &["relays alive 1 of 2", "relay-1: gone", "relay-2: alive"]).await?;
+    stopped.signal(Signal::TERM)?;
+    assert!(stopped.ended(PATIENCE).await?.success());
+    assert_eq!(world.text("SELECT string_agg(holder, ' ') FROM outbox_relay").await?, "relay-1");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_destination_that_is_away_is_shown_in_the_status_with_the_relay_that_pauses_it_and_the_reason() -> Outcome {
+    let world = World::shared("breaker").await?;
+    let receiver = WebhookReceiver::start(|_| Answer::Status(503)).await?;
+    let url = receiver.url("/in");
+    let environment = [
+        ("APP__CONSUMER__ENABLED", "false"),
+        ("APP__OUTBOX__RELAY__REPORT_EVERY", "500ms"),
+        ("APP__OUTBOUND__PUBLISHER", "webhook"),
+        ("APP__OUTBOUND__WEBHOOK__URL", url.as_str()),
+        ("APP__OUTBOUND__WEBHOOK__SECRETS", "whsec_dGhlIG5ld2VyIHNlY3JldCBvZiB0ZXN0cw=="),
+        ("APP__OUTBOUND__WEBHOOK__CONFIRM_TIMEOUT", "1500ms"),
+    ]
+    .into_iter()
+    .fold(world.environment.clone(), |environment, (name, value)| environment.with(name, value));
+    let _relay = environment.relay("relay-1").await?;
+    world
+        .execute(
+            "INSERT INTO outbox_event (id, aggregate_type, aggregate_id, event_type, payload) \
+             VALUES (gen_random_uuid(), 'order', 'o-1', 'OrderPlaced', '{}')",
+        )
+        .await?;
+    until_status_says(&world, &["breaker http://127.0.0.1:", "of relay-1, open for", "503"]).await
+}
+
+/// Reads an answer below `/ops`.
+async fn read_ops(process: &AppProcess, path: &str) -> Outcome<(u16, serde_json::Value)> {
+    let client = reqwest::Client::builder().timeout(Duration::from_secs(10)).build()?;
+    let answer = client.get(process.ops_url(path)).send().await?;
+    Ok((answer.status().as_u16(), answer.json().await?))
 }

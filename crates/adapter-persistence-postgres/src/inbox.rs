@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use application_core::{
     inbox::ParkedAggregate,
-    outbox::{AggregateId, AggregateType, EventId},
+    outbox::{AggregateId, AggregateType, Attribution, EventId, Reason},
     ports::{ConsumerName, FirstSeen, InboxMaintenancePort, InboxPort, LeaderTerm, ParkingPort, StoreError},
 };
 use async_trait::async_trait;
@@ -25,19 +25,52 @@ pub struct PostgresInbox {
 }
 
 impl PostgresInbox {
+    /// The most events that one transaction forgets.
+    pub const FORGOTTEN_AT_ONCE: usize = 1_000;
+
     /// Works on this database; recording uses the caller's transaction alone.
     #[must_use]
     pub const fn new(database: Database) -> Self {
         Self { database }
     }
 
-    /// Forgets that the consumer handled the event, so that a replay has its effect again. `false`: it is not recorded.
+    /// Forgets that the consumer handled these events, so that a replay has its effect again, and records who wanted it.
+    /// Returns how many were recorded as handled. More than [`Self::FORGOTTEN_AT_ONCE`] are several transactions.
+    ///
+    /// # Errors
+    /// [`StoreError`]; what was forgotten before stays so.
+    pub async fn forget(
+        &self,
+        consumer: &ConsumerName,
+        events: &[EventId],
+        by: &Attribution,
+    ) -> Result<u64, StoreError> {
+        let mut forgotten = 0;
+        for batch in events.chunks(Self::FORGOTTEN_AT_ONCE) {
+            let ids: Vec<_> = batch.iter().map(EventId::as_uuid).collect();
+            let arguments = attributed(Arguments::new().text(consumer.as_str()).uuids(&ids), by);
+            let rows = run(&self.database, &arguments.call("outbox_forget", "*")).await?;
+            forgotten += u64::try_from(rows.len()).unwrap_or(u64::MAX);
+        }
+        Ok(forgotten)
+    }
+
+    /// Records that somebody asks for an aggregate's parked messages to be handled, `discard` to be given up. It comes
+    /// before the asking, so that nothing is asked for without a record.
     ///
     /// # Errors
     /// [`StoreError`].
-    pub async fn forget(&self, consumer: &ConsumerName, event: EventId) -> Result<bool, StoreError> {
-        let arguments = Arguments::new().text(consumer.as_str()).uuid(event.as_uuid());
-        Ok(!run(&self.database, &arguments.fill(FORGET)).await?.is_empty())
+    pub async fn record_unpark(
+        &self,
+        aggregate_type: &AggregateType,
+        aggregate_id: &AggregateId,
+        discard: Option<EventId>,
+        by: &Attribution,
+    ) -> Result<(), StoreError> {
+        let arguments = Arguments::new().text(aggregate_type.as_str()).text(aggregate_id.as_str());
+        let arguments = attributed(arguments.optional_uuid(discard.map(|event| event.as_uuid())), by);
+        run_for_row(&self.database, &arguments.call("outbox_record_unpark", "*")).await?;
+        Ok(())
     }
 
     /// The aggregates that are parked for the consumer, longest first; at most `limit`.
@@ -80,8 +113,6 @@ const CLEAN_UP: &str = "WITH leader AS MATERIALIZED ( \
         DELETE FROM outbox_inbox i WHERE i.ctid = ANY (ARRAY(SELECT old.ctid FROM old)) RETURNING 1 \
      ) SELECT EXISTS (SELECT FROM leader), (SELECT count(*) FROM gone)";
 
-const FORGET: &str = "DELETE FROM outbox_inbox WHERE consumer = $1 AND event_id = $2 RETURNING 1";
-
 const RECORD: &str = "INSERT INTO outbox_inbox (consumer, event_id) VALUES ($1, $2) ON CONFLICT DO NOTHING";
 
 const PARK: &str = "INSERT INTO outbox_inbox_parked (consumer, aggregate_type, aggregate_id, event_id, reason) \
@@ -112,6 +143,10 @@ fn parked_aggregate(row: &PgRow) -> Result<ParkedAggregate, sqlx::Error> {
         event: EventId::new(row.try_get(2)?),
         reason: row.try_get(3)?,
     })
+}
+
+fn attributed(arguments: Arguments, by: &Attribution) -> Arguments {
+    arguments.text(by.operator.as_str()).optional_text(by.reason.as_ref().map(Reason::as_str))
 }
 
 fn key(consumer: &ConsumerName, aggregate_type: &AggregateType, aggregate_id: &AggregateId) -> Arguments {

@@ -44,7 +44,7 @@ impl ReadinessCheck for DatabaseReadiness {
 }
 
 /// The tables, views and sequences of the outbox.
-const RELATIONS: [&str; 13] = [
+const RELATIONS: [&str; 14] = [
     "outbox_audit",
     "outbox_audit_id_seq",
     "outbox_claim",
@@ -58,10 +58,11 @@ const RELATIONS: [&str; 13] = [
     "outbox_lane",
     "outbox_leader",
     "outbox_pause",
+    "outbox_relay",
 ];
 
 /// The functions of the outbox, those included that others call.
-const FUNCTIONS: [&str; 39] = [
+const FUNCTIONS: [&str; 44] = [
     "outbox_acknowledge",
     "outbox_claim",
     "outbox_claim_overdue",
@@ -74,6 +75,8 @@ const FUNCTIONS: [&str; 39] = [
     "outbox_event_take_lane",
     "outbox_fail",
     "outbox_fail_events",
+    "outbox_forget",
+    "outbox_forget_relays",
     "outbox_free_lanes",
     "outbox_free_postponed",
     "outbox_json_is_deeper",
@@ -88,10 +91,12 @@ const FUNCTIONS: [&str; 39] = [
     "outbox_purge",
     "outbox_reap",
     "outbox_record",
+    "outbox_record_unpark",
     "outbox_release",
     "outbox_renew",
     "outbox_repair_lanes",
     "outbox_replay",
+    "outbox_report",
     "outbox_requeue",
     "outbox_resign",
     "outbox_resume",
@@ -101,6 +106,7 @@ const FUNCTIONS: [&str; 39] = [
     "outbox_take_leases",
     "outbox_wait_for_lane",
     "outbox_wake_parked",
+    "outbox_withdraw",
 ];
 
 /// Looks names up in the catalog and reads no row.

@@ -23,7 +23,7 @@ use application_core::{
 use crate::{
     cli::expected_versions,
     clock::{SystemClock, SystemRandom},
-    scheduler::{MaintenanceLeader, OutboxRelayScheduler},
+    scheduler::{MaintenanceLeader, OutboxRelayScheduler, RelayReporter},
     settings::{ContradictionCheck, Settings},
     telemetry::{OutboxMetrics, traces},
     wakeup::RelayWakeup,
@@ -96,21 +96,24 @@ impl<'a> OutboxConfig<'a> {
         let policy = outbox.publish_policy(self.holder.clone(), self.settings.confirm_timeout())?;
         let claims = PostgresOutboxClaimRepository::new(self.database.clone()).on_publish(outbox.retention.on_publish);
         let call_limit = self.settings.database.statement_timeout + self.settings.database.client_margin * 4;
-        let use_case = PublishPendingOutboxEventsUseCase::new(
+        let use_case = Arc::new(PublishPendingOutboxEventsUseCase::new(
             Arc::new(OutboxStoreAdapter::new(Arc::new(claims), call_limit)),
             traces::publisher(self.settings, publisher),
             Self::clock(),
             Self::random(),
             Self::observer(),
             policy,
-        );
-        Ok(Arc::new(OutboxRelayScheduler::new(
-            Arc::new(use_case),
-            self.statistics(),
-            self.wakeup.clone(),
+        ));
+        let reporter = RelayReporter::new(
+            self.repository(),
+            Arc::clone(&use_case),
             Self::random(),
-            outbox.relay_schedule(),
-        )))
+            self.holder.clone(),
+            outbox.relay.report_every,
+        );
+        let (wakeup, random) = (self.wakeup.clone(), Self::random());
+        let relay = OutboxRelayScheduler::new(use_case, self.statistics(), wakeup, random, outbox.relay_schedule());
+        Ok(Arc::new(relay.reporting(reporter)))
     }
 
     /// Returns expired leases.
@@ -130,8 +133,13 @@ impl<'a> OutboxConfig<'a> {
     #[must_use]
     pub fn maintenance_leader(&self) -> MaintenanceLeader {
         let outbox = &self.settings.outbox;
-        let clean_up =
-            CleanUpOutboxUseCase::new(self.maintenance(), self.inbox(), Self::observer(), outbox.clean_up_policy());
+        let clean_up = CleanUpOutboxUseCase::new(
+            self.maintenance(),
+            self.inbox(),
+            self.repository(),
+            Self::observer(),
+            outbox.clean_up_policy(),
+        );
         MaintenanceLeader::new(
             Arc::new(PostgresLeadership::new(self.database.clone())),
             Arc::new(clean_up),
@@ -148,6 +156,7 @@ impl<'a> OutboxConfig<'a> {
             audit: self.repository(),
             pause: self.repository(),
             holders: self.repository(),
+            registry: self.repository(),
             statistics: self.repository(),
             wakeup: self.wakeup_port(),
         };

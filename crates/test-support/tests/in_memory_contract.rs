@@ -6,7 +6,8 @@ use application_core::{
     outbox::OnPublish,
     ports::{
         InboxPort, LeadershipPort, OutboxAppendPort, OutboxAuditPort, OutboxHoldersPort, OutboxMaintenancePort,
-        OutboxOperationsPort, OutboxPausePort, OutboxStatisticsPort, OutboxStorePort, ParkingPort, UnitOfWork,
+        OutboxOperationsPort, OutboxPausePort, OutboxStatisticsPort, OutboxStorePort, ParkingPort, RelayRegistryPort,
+        UnitOfWork,
     },
 };
 use test_support::{
@@ -62,6 +63,10 @@ impl OutboxHarness for InMemory {
     }
 
     fn audit(&self) -> Arc<dyn OutboxAuditPort> {
+        Arc::new(self.outbox.clone())
+    }
+
+    fn registry(&self) -> Arc<dyn RelayRegistryPort> {
         Arc::new(self.outbox.clone())
     }
 

@@ -34,7 +34,8 @@ async fn the_runbook_of_a_replay_gives_a_consumer_its_effect_again() -> Outcome 
     eventually("the effect of the replay", PATIENCE, mended).await?;
     world.until_settled().await?;
     reader.follow("3").await?;
-    assert!(reader.wrote("app outbox audit").contains("replay"));
+    let audit = reader.wrote("app outbox audit");
+    assert!(audit.contains("replay") && audit.contains("forget") && audit.contains("portfolio-minutes"), "{audit}");
     reader.closes();
     Ok(())
 }

@@ -29,6 +29,7 @@ async fn the_runbook_of_a_stuck_relay_names_it_and_has_its_events_sent_by_anothe
         // It claims all that is due, not one lane that has been due for long.
         .with("APP__OUTBOX__RELAY__OVERDUE_CHECK", "1m")
         .with("APP__OUTBOX__RELAY__LONGEST_POLL", "100ms")
+        .with("APP__OUTBOX__RELAY__REPORT_EVERY", "1s")
         .with("APP__OUTBOX__RELAY__LEASE", "15s")
         .with("APP__OUTBOUND__AMQP__CONFIRM_TIMEOUT", "5s");
     let mut stuck = behind.relay("relay-7").await?;
@@ -44,7 +45,8 @@ async fn the_runbook_of_a_stuck_relay_names_it_and_has_its_events_sent_by_anothe
     let mut reader = Reader::opens("stuck-relay.md", &world)?;
     reader.follow("1").await?;
     let status = reader.wrote("app outbox status");
-    assert!(status.contains("relay-7: 2 lanes in 1 claim") && status.contains("1 expired"), "{status}");
+    assert!(status.contains("relay-7: gone") && status.contains("2 lanes in 1 claim"), "{status}");
+    assert!(status.contains("1 expired"), "{status}");
     assert_eq!(published(&world).await?, 1);
     stuck.kill().await?;
     reader.follow("2").await?;

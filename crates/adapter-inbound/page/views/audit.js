@@ -16,7 +16,9 @@ export async function show(content, _, signal) {
 }
 
 function columns() {
-  const about = ({ events, aggregateType, action }) => {
+  const about = ({ events, aggregateType, aggregateId, consumer, action }) => {
+    if (aggregateId) return [aggregateType, aggregateId, ...events].join(" ");
+    if (consumer) return [consumer, events.length === 1 ? events[0] : t("audit.events", { count: number(events.length) })].join(" ");
     if (events.length === 1) return eventLink(events[0]);
     if (events.length) return t("audit.events", { count: number(events.length) });
     return aggregateType ?? (["pause", "resume"].includes(action) ? t("pause.everything") : "");

@@ -1,4 +1,4 @@
-// Who holds leases, who leads, and what is held back.
+// Which relays there are and what they hold, who leads, and what is held back.
 
 import { get, post } from "../api.js";
 import { confirm } from "../confirm.js";
@@ -10,16 +10,19 @@ import { table } from "../table.js";
 const SECONDS = 5;
 
 export async function show(content, _, signal) {
-  const [pauses, relays, leaders] = [el("div"), el("div"), el("div")];
+  const [pauses, relays, breakers, leaders] = [el("div"), el("div"), el("div"), el("div")];
   const draw = async () => {
     const status = await get("outbox/status", {}, signal);
     // A button that has the focus is not taken away from under the fingers.
     if (!pauses.contains(document.activeElement)) pauses.replaceChildren(table(pauseColumns(draw), status.paused));
     relays.replaceChildren(table(relayColumns(), status.relays));
+    const paused = status.relays.flatMap((relay) => relay.paused.map((of) => ({ ...of, holder: relay.holder })));
+    breakers.replaceChildren(table(breakerColumns(), paused));
     leaders.replaceChildren(table(leaderColumns(), status.leaders));
   };
   content.append(el("h2", {}, t("nav.relays")),
-    el("h3", {}, t("relays.leases")), relays,
+    el("h3", {}, t("relays.list")), relays,
+    el("h3", {}, t("relays.breakers")), breakers,
     el("h3", {}, t("relays.leaders")), leaders,
     el("h3", {}, t("relays.pauses")), pauses, pauseForm(draw));
   every(SECONDS, signal, () => draw().catch((error) => {
@@ -71,10 +74,21 @@ function pauseColumns(done) {
 function relayColumns() {
   return [
     { title: t("event.holder"), cell: (relay) => relay.holder },
+    { title: t("relays.state"), cell: (relay) => t(`relays.${relay.state}`) },
+    { title: t("relays.seen"), cell: (relay) => (relay.silentSeconds === null ? "" : age(relay.silentSeconds)) },
     { title: t("relays.claims"), cell: (relay) => number(relay.claims) },
     { title: t("relays.lanes"), cell: (relay) => number(relay.lanes) },
     { title: t("relays.expired"), cell: (relay) => number(relay.expired) },
-    { title: t("relays.oldest"), cell: (relay) => age(relay.oldestClaimAgeSeconds) },
+    { title: t("relays.oldest"), cell: (relay) => (relay.oldestClaimAgeSeconds === null ? "" : age(relay.oldestClaimAgeSeconds)) },
+  ];
+}
+
+function breakerColumns() {
+  return [
+    { title: t("relays.destination"), cell: (paused) => paused.destination ?? t("pause.everything") },
+    { title: t("event.holder"), cell: (paused) => paused.holder },
+    { title: t("pause.since"), cell: (paused) => age(paused.ageSeconds) },
+    { title: t("audit.reason"), cell: (paused) => paused.reason, kind: "long" },
   ];
 }
 

@@ -14,12 +14,12 @@ use crate::{
     sql::{Arguments, Statement},
 };
 
-const ENTRIES: &str = "SELECT id, acted_at, operator::text, reason::text, action, aggregate_type, events, affected \
+const ENTRIES: &str = "SELECT id, acted_at, operator::text, reason::text, action, aggregate_type, events, affected, aggregate_id, consumer \
      FROM outbox_audit WHERE id < $1 ORDER BY id DESC LIMIT $2";
 
 /// Looked up before it is sorted: sorted by the primary key, all later entries would be read.
 const ENTRIES_OF: &str = "WITH found AS MATERIALIZED (SELECT * FROM outbox_audit WHERE events @> ARRAY[$1]) \
-     SELECT id, acted_at, operator::text, reason::text, action, aggregate_type, events, affected \
+     SELECT id, acted_at, operator::text, reason::text, action, aggregate_type, events, affected, aggregate_id, consumer \
      FROM found ORDER BY id DESC LIMIT $2";
 
 #[async_trait]
@@ -54,6 +54,8 @@ fn entry(row: &PgRow) -> Result<AuditEntry, sqlx::Error> {
         },
         action: row.try_get(4)?,
         aggregate_type: row.try_get::<Option<String>, _>(5)?.filter(|name| !name.is_empty()),
+        aggregate_id: row.try_get(8)?,
+        consumer: row.try_get(9)?,
         events: events.into_iter().map(EventId::new).collect(),
         affected: u64::try_from(row.try_get::<i64, _>(7)?).unwrap_or(0),
     })

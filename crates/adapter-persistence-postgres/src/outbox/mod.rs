@@ -10,6 +10,7 @@ mod list;
 mod operations;
 mod pause;
 mod reaper;
+mod registry;
 mod repository;
 mod statistics;
 mod store;

@@ -9,7 +9,8 @@ use application_core::{
     outbox::OnPublish,
     ports::{
         InboxPort, LeadershipPort, OutboxAppendPort, OutboxAuditPort, OutboxHoldersPort, OutboxMaintenancePort,
-        OutboxOperationsPort, OutboxPausePort, OutboxStatisticsPort, OutboxStorePort, ParkingPort, UnitOfWork,
+        OutboxOperationsPort, OutboxPausePort, OutboxStatisticsPort, OutboxStorePort, ParkingPort, RelayRegistryPort,
+        UnitOfWork,
     },
 };
 use test_support::contracts::OutboxHarness;
@@ -62,6 +63,10 @@ impl OutboxHarness for OnPostgres {
         Arc::new(self.0.events.clone())
     }
 
+    fn registry(&self) -> Arc<dyn RelayRegistryPort> {
+        Arc::new(self.0.events.clone())
+    }
+
     fn statistics(&self) -> Arc<dyn OutboxStatisticsPort> {
         Arc::new(self.0.events.clone())
     }
@@ -86,6 +91,7 @@ impl OutboxHarness for OnPostgres {
             ("outbox_due_floor", &["looked_at", "due_from", "next_look_at"]),
             ("outbox_leader", &["expires_at"]),
             ("outbox_pause", &["paused_at"]),
+            ("outbox_relay", &["started_at", "seen_at"]),
             ("outbox_inbox", &["processed_at"]),
             ("outbox_inbox_parked", &["parked_at"]),
         ];

@@ -6,8 +6,12 @@ use adapter_persistence_postgres::{PostgresInbox, PostgresLeadership};
 use application_core::{
     inbox::ParkedAggregate,
     outbox::{AggregateId, AggregateType, HolderName},
-    ports::{ConsumerName, FirstSeen, InboxMaintenancePort, InboxPort, LeadershipPort, ParkingPort, UnitOfWork},
+    ports::{
+        AuditEntry, ConsumerName, FirstSeen, InboxMaintenancePort, InboxPort, LeadershipPort, OutboxAuditPort,
+        ParkingPort, UnitOfWork,
+    },
 };
+use test_support::operate::tester;
 
 use super::support::{Fixture, fresh_id};
 
@@ -32,8 +36,13 @@ async fn an_event_is_first_seen_once_per_consumer_and_again_after_a_rollback() {
     fixture.work.commit(tx).await.expect("committed");
     assert_eq!(inbox.consumers().await.expect("read"), ["one", "two"]);
 
-    assert!(inbox.forget(&one, id).await.expect("asked"));
-    assert!(!inbox.forget(&one, id).await.expect("asked"), "not recorded");
+    let unknown = fresh_id();
+    assert_eq!(inbox.forget(&one, &[id, unknown], &tester()).await.expect("asked"), 1);
+    assert_eq!(inbox.forget(&one, &[id], &tester()).await.expect("asked"), 0, "not recorded");
+    let audit = fixture.events.audit(None, 10).await.expect("read");
+    let seen: Vec<_> = audit.iter().map(|e| (e.action.as_str(), e.consumer.as_deref(), &e.events[..])).collect();
+    assert_eq!(seen, [("forget", Some("one"), &[id][..])], "what was forgotten is recorded, and nothing else");
+    assert_eq!(audit[0].by, tester());
     let mut tx = fixture.work.begin().await.expect("begun");
     assert_eq!(inbox.record(&mut tx, &one, id).await.expect("recorded"), FirstSeen::Yes);
 }
@@ -61,6 +70,23 @@ async fn of_many_deliveries_at_once_one_is_the_first() {
         first += usize::from(delivery.await.expect("ended"));
     }
     assert_eq!(first, 1);
+}
+
+#[tokio::test]
+async fn what_is_asked_of_parked_messages_is_recorded_with_aggregate_and_event() {
+    let fixture = Fixture::new("asked").await;
+    let inbox = PostgresInbox::new(fixture.database.clone());
+    let kind = AggregateType::try_new("order").expect("valid");
+    let (aggregate, given_up) = (AggregateId::try_new("it's 42").expect("valid"), fresh_id());
+    inbox.record_unpark(&kind, &aggregate, None, &tester()).await.expect("recorded");
+    inbox.record_unpark(&kind, &aggregate, Some(given_up), &tester()).await.expect("recorded");
+    let audit = fixture.events.audit(None, 10).await.expect("read");
+    let seen: Vec<_> = audit.iter().rev().map(|e| (e.action.as_str(), &e.events[..], e.affected)).collect();
+    assert_eq!(seen, [("unpark", &[][..], 1), ("discard_parked", &[given_up][..], 1)]);
+    let of = |e: &AuditEntry| (e.aggregate_type.clone(), e.aggregate_id.clone(), e.by.clone());
+    let expected = (Some("order".to_owned()), Some("it's 42".to_owned()), tester());
+    assert!(audit.iter().all(|e| of(e) == expected), "{audit:?}");
+    assert_eq!(fixture.events.audit_of(given_up, 10).await.expect("read").len(), 1);
 }
 
 #[tokio::test]

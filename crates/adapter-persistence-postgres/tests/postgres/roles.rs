@@ -25,7 +25,7 @@ use application_core::{
         ConsumerName, EventFilter, FirstSeen, InboxMaintenancePort, InboxPort, LeadershipPort, OutboxAppendError,
         OutboxAppendPort, OutboxAuditPort, OutboxCheckPort, OutboxHoldersPort, OutboxMaintenancePort,
         OutboxOperationsPort, OutboxPausePort, OutboxStatisticsPort, OutboxStorePort, ParkingPort, PauseScope,
-        ReadinessCheck, ReapRequest, StoreError, UnitOfWork, WakeupPort,
+        ReadinessCheck, ReapRequest, RelayRegistryPort, RelayReport, StoreError, UnitOfWork, WakeupPort,
     },
 };
 use sqlx::{Connection, PgConnection, Row};
@@ -296,6 +296,17 @@ async fn a_relay_claims_settles_reaps_leads_and_cleans_up_and_touches_no_table_o
     let term = relay.leadership.acquire("m", &holder, Duration::from_mins(1)).await.expect("asked").expect("vacant");
     assert_eq!(relay.reaper.clean_up(&term, Duration::ZERO, 10).await.expect("cleaned"), Some(1));
     assert_eq!(relay.inbox.clean_up(&term, Duration::from_hours(1), 10).await.expect("cleaned"), Some(1));
+    let report = RelayReport {
+        holder: holder.clone(),
+        run: fresh_id().as_uuid(),
+        version: "1".to_owned(),
+        running: Duration::ZERO,
+        every: Duration::from_secs(1),
+        paused: vec![],
+    };
+    relay.events.report(&report).await.expect("reported");
+    assert_eq!(relay.events.forget_gone(&term, Duration::from_hours(1), 10).await.expect("asked"), Some(0));
+    assert!(relay.events.withdraw(&holder, report.run).await.expect("withdrawn"));
     assert!(relay.leadership.resign(&term).await.expect("resigned"));
     assert_eq!(relay.events.statistics().await.expect("taken").failed, 1);
     fixture.assert_lanes_are_sound().await;
@@ -406,6 +417,7 @@ async fn sees_states_and_figures(login: &Login) {
     assert_eq!(login.events.statistics().await.expect("taken").dead, 1);
     login.events.pauses().await.expect("listed");
     login.events.relays().await.expect("listed");
+    login.events.registered().await.expect("listed");
     login.events.leaders().await.expect("listed");
     let database = || login.database.clone();
     let checks: [Box<dyn OutboxCheckPort>; 6] = [
@@ -479,7 +491,12 @@ async fn an_operator_acts_by_what_leaves_a_record_and_by_nothing_else() {
 
     let name = ConsumerName::new("c");
     fixture.sql().await.execute(&format!("INSERT INTO outbox_inbox (consumer, event_id) VALUES ('c', '{sent}')")).await;
-    assert!(operator.inbox.forget(&name, sent).await.expect("forgotten"));
+    assert_eq!(operator.inbox.forget(&name, &[sent], &tester()).await.expect("forgotten"), 1);
+    let (kind, aggregate) = (AggregateType::from_stored("order"), AggregateId::from_stored("a"));
+    operator.inbox.record_unpark(&kind, &aggregate, None, &tester()).await.expect("recorded");
+    let audit = operator.events.audit(None, 2).await.expect("read");
+    let actions: Vec<_> = audit.iter().rev().map(|entry| entry.action.as_str()).collect();
+    assert_eq!(actions, ["forget", "unpark"]);
     assert_eq!(operator.inbox.list_parked(&name, 10).await.expect("listed"), []);
 
     let content = operator.events.content(sent).await.expect_err("refused");
@@ -497,6 +514,9 @@ async fn an_operator_acts_by_what_leaves_a_record_and_by_nothing_else() {
             "INSERT INTO outbox_audit (operator, action, affected) VALUES ('another', 'purge', 1)",
             "UPDATE outbox_audit SET operator = 'another'",
             "DELETE FROM outbox_audit",
+            "DELETE FROM outbox_inbox",
+            "DELETE FROM outbox_inbox_parked",
+            "DELETE FROM outbox_relay",
             "TRUNCATE outbox_audit",
             "SELECT outbox_record('another', NULL, 'purge', 1)",
             "SELECT outbox_open_lanes('{}')",

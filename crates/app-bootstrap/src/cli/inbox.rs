@@ -12,6 +12,7 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 
 use super::{
+    attribution::AttributionArgs,
     outbox::{print, rows_table},
     output, setup,
     values::{aggregate_id, aggregate_type, consumer_name},
@@ -29,6 +30,8 @@ pub(super) enum InboxCommand {
         /// The events.
         #[arg(long, required = true, num_args = 1..)]
         events: Vec<EventId>,
+        #[command(flatten)]
+        by: AttributionArgs,
         /// Print one JSON object.
         #[arg(long)]
         json: bool,
@@ -58,6 +61,8 @@ pub(super) enum InboxCommand {
         /// Give this event's message up instead of handling it.
         #[arg(long)]
         discard: Option<EventId>,
+        #[command(flatten)]
+        by: AttributionArgs,
         /// Print one JSON object.
         #[arg(long)]
         json: bool,
@@ -66,7 +71,7 @@ pub(super) enum InboxCommand {
 
 const FORGET_EXAMPLES: &str = "\
 Examples:
-  app inbox forget --consumer portfolio-minutes --events 0198c5a0-0000-7000-8000-000000000001
+  app inbox forget --consumer portfolio-minutes --events 0198c5a0-0000-7000-8000-000000000001 --reason 'counted twice'
 
 `app outbox replay` comes next: it sends the event again, and the consumer handles it as if it were new.";
 
@@ -83,13 +88,10 @@ Examples:
 impl InboxCommand {
     pub(super) async fn run(self, settings: &Settings) -> Result<ExitCode, BootstrapError> {
         match self {
-            Self::Forget { consumer, events, json } => {
+            Self::Forget { consumer, events, by, json } => {
                 let inbox = inbox(settings).await?;
-                let mut forgotten = 0;
-                for event in events {
-                    let known = inbox.forget(&consumer, event).await.map_err(BootstrapError::Inbox)?;
-                    forgotten += u64::from(known);
-                }
+                let forgotten = inbox.forget(&consumer, &events, &by.attribution()).await;
+                let forgotten = forgotten.map_err(BootstrapError::Inbox)?;
                 if forgotten == 0 {
                     hint_at_consumers(&inbox, &consumer).await?;
                 }
@@ -115,7 +117,10 @@ impl InboxCommand {
                 });
                 print(&Value::Array(rows.collect()), json, rows_table);
             }
-            Self::Unpark { aggregate_type, aggregate_id, discard, json } => {
+            Self::Unpark { aggregate_type, aggregate_id, discard, by, json } => {
+                let (inbox, by) = (inbox(settings).await?, by.attribution());
+                let recorded = inbox.record_unpark(&aggregate_type, &aggregate_id, discard, &by).await;
+                recorded.map_err(BootstrapError::Inbox)?;
                 let request = UnparkRequest { aggregate_type, aggregate_id, discard };
                 request_unpark(&settings.consumer, &request).await?;
                 let said = "asked; the running consumer acts on it, and `app inbox parked --consumer NAME` shows when it is done";

@@ -21,7 +21,7 @@ use crate::{error::BootstrapError, settings::Settings};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum OutboxCommand {
-    /// Backlog by status, oldest ages, blocked aggregates, pauses, relays that hold leases, leaders.
+    /// Backlog by status, oldest ages, blocked aggregates, pauses, relays alive and what they hold, open breakers, leaders.
     #[command(after_help = STATUS_EXAMPLES)]
     Status {
         /// Show it again every so many seconds, until Ctrl-C.
@@ -342,6 +342,8 @@ fn audit_entry(entry: &AuditEntry) -> Value {
         "action": entry.action,
         "affected": entry.affected,
         "aggregateType": entry.aggregate_type,
+        "aggregateId": entry.aggregate_id,
+        "consumer": entry.consumer,
         "reason": entry.by.reason.as_ref().map(Reason::as_str),
         "events": entry.events.iter().map(ToString::to_string).collect::<Vec<_>>(),
     })

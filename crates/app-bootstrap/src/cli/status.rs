@@ -1,4 +1,4 @@
-//! `app outbox status`: the figures, pauses, leases and leaders of the moment, once or again and again.
+//! `app outbox status`: the figures, pauses, relays, breakers and leaders of the moment, once or again and again.
 
 use std::{
     io::{self, IsTerminal},
@@ -8,8 +8,11 @@ use std::{
 
 use application_core::{
     outbox::{AggregateType, Reason},
-    ports::{LagPercentiles, LeaderState, OutboxStatistics, Pause, PauseScope, RecentPublishing, RelayLeases},
-    usecases::OperateOutboxUseCase,
+    ports::{
+        Destination, LagPercentiles, LeaderState, OutboxStatistics, Pause, PauseScope, PausedDestination,
+        RecentPublishing,
+    },
+    usecases::{OperateOutboxUseCase, RelayState},
 };
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -42,7 +45,7 @@ pub(super) async fn run(
 }
 
 async fn status(outbox: &OperateOutboxUseCase) -> Result<Value, BootstrapError> {
-    let statistics = outbox.statistics().await?;
+    let (statistics, relays) = (outbox.statistics().await?, outbox.relays().await?);
     let seconds = |age: Option<Duration>| age.map(|age| age.as_secs_f64());
     Ok(json!({
         "pending": statistics.pending,
@@ -55,7 +58,8 @@ async fn status(outbox: &OperateOutboxUseCase) -> Result<Value, BootstrapError> 
         "oldestSnapshotAgeSeconds": seconds(statistics.oldest_snapshot_age),
         "recentPublishing": outbox.recent_publishing().await?.map(|recent| publishing(&recent)),
         "paused": outbox.pauses().await?.iter().map(pause).collect::<Vec<_>>(),
-        "relays": outbox.relays().await?.iter().map(relay).collect::<Vec<_>>(),
+        "relaysAlive": relays.iter().filter(|relay| relay.is_alive()).count(),
+        "relays": relays.iter().map(relay).collect::<Vec<_>>(),
         "leaders": outbox.leaders().await?.iter().map(leader).collect::<Vec<_>>(),
         "countLimit": OutboxStatistics::COUNT_LIMIT,
     }))
@@ -73,13 +77,28 @@ fn publishing(recent: &RecentPublishing) -> Value {
     })
 }
 
-fn relay(relay: &RelayLeases) -> Value {
+fn relay(relay: &RelayState) -> Value {
+    let (registered, leases) = (relay.registered.as_ref(), relay.leases.as_ref());
+    let paused = registered.into_iter().flat_map(|registered| &registered.paused);
     json!({
         "holder": relay.holder.as_str(),
-        "claims": relay.claims,
-        "lanes": relay.lanes,
-        "expired": relay.expired,
-        "oldestClaimAgeSeconds": relay.oldest_claim_age.as_secs_f64(),
+        "state": relay.state(),
+        "version": registered.map(|registered| registered.version.as_str()),
+        "runningSeconds": registered.map(|registered| registered.running.as_secs_f64()),
+        "silentSeconds": registered.map(|registered| registered.silent.as_secs_f64()),
+        "claims": leases.map_or(0, |leases| leases.claims),
+        "lanes": leases.map_or(0, |leases| leases.lanes),
+        "expired": leases.map_or(0, |leases| leases.expired),
+        "oldestClaimAgeSeconds": leases.map(|leases| leases.oldest_claim_age.as_secs_f64()),
+        "paused": paused.map(paused_destination).collect::<Vec<_>>(),
+    })
+}
+
+fn paused_destination(paused: &PausedDestination) -> Value {
+    json!({
+        "destination": paused.destination.as_ref().map(Destination::as_str),
+        "reason": paused.reason,
+        "ageSeconds": paused.paused_for.as_secs_f64(),
     })
 }
 
@@ -139,14 +158,13 @@ fn table(status: &Value) -> String {
         let why = field("reason").map(|reason| format!(": {reason}")).unwrap_or_default();
         lines.push(format!("{:<24}{what}, by {who}{why}", "paused"));
     }
-    for relay in status.get("relays").and_then(Value::as_array).into_iter().flatten() {
-        let field = |name: &str| relay.get(name).map(text).unwrap_or_default();
-        let age = relay.get("oldestClaimAgeSeconds").and_then(Value::as_f64).unwrap_or_default();
-        let figure = |name: &str| relay.get(name).and_then(Value::as_u64).unwrap_or_default();
-        let held =
-            [("lanes", "lane"), ("claims", "claim")].map(|(name, noun)| counted(figure(name), noun)).join(" in ");
-        let (holder, expired) = (field("holder"), field("expired"));
-        lines.push(format!("{:<24}{holder}: {held}, oldest {age:.1} s, {expired} expired", "relay"));
+    let relays = status.get("relays").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    lines.push(format!("{:<24}{} of {}", "relays alive", figure("relaysAlive"), relays.len()));
+    for relay in relays {
+        lines.push(format!("{:<24}{}", "relay", relay_line(relay)));
+    }
+    for relay in relays {
+        lines.extend(breaker_lines(relay));
     }
     for leader in status.get("leaders").and_then(Value::as_array).into_iter().flatten() {
         let field = |name: &str| leader.get(name).map(text).unwrap_or_default();
@@ -155,4 +173,65 @@ fn table(status: &Value) -> String {
         lines.push(format!("{:<24}{} of {}, term {}, {left}", "leader", field("holder"), field("role"), field("term")));
     }
     lines.join("\n")
+}
+
+fn relay_line(relay: &Value) -> String {
+    let field = |name: &str| relay.get(name).map(text).unwrap_or_default();
+    let seconds = |name: &str| relay.get(name).and_then(Value::as_f64);
+    let figure = |name: &str| relay.get(name).and_then(Value::as_u64).unwrap_or_default();
+    let mut parts = vec![field("state")];
+    if let Some(silent) = seconds("silentSeconds") {
+        parts.push(format!("seen {silent:.1} s ago"));
+    }
+    match seconds("oldestClaimAgeSeconds") {
+        None => parts.push("idle".to_owned()),
+        Some(age) => {
+            let held = [("lanes", "lane"), ("claims", "claim")];
+            parts.push(held.map(|(name, noun)| counted(figure(name), noun)).join(" in "));
+            parts.push(format!("oldest {age:.1} s, {} expired", figure("expired")));
+        }
+    }
+    format!("{}: {}", field("holder"), parts.join(", "))
+}
+
+/// A destination whose breaker is open is so for one relay: another may reach it.
+fn breaker_lines(relay: &Value) -> Vec<String> {
+    let holder = relay.get("holder").map(text).unwrap_or_default();
+    let line = |paused: &Value| {
+        let field = |name: &str| paused.get(name).filter(|value| !value.is_null()).map(text);
+        let what = field("destination").unwrap_or_else(|| "everything".to_owned());
+        let age = paused.get("ageSeconds").and_then(Value::as_f64).unwrap_or_default();
+        format!("{:<24}{what} of {holder}, open for {age:.1} s: {}", "breaker", field("reason").unwrap_or_default())
+    };
+    relay.get("paused").and_then(Value::as_array).into_iter().flatten().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_idle_relay_is_told_alive_and_an_open_breaker_with_its_destination_and_reason() {
+        let status = json!({
+            "relaysAlive": 1,
+            "relays": [
+                { "holder": "a", "state": "alive", "silentSeconds": 3.0, "claims": 0, "lanes": 0, "expired": 0,
+                  "oldestClaimAgeSeconds": null,
+                  "paused": [{ "destination": "orders", "reason": "unavailable: no exchange", "ageSeconds": 12.0 },
+                             { "destination": null, "reason": "no connection", "ageSeconds": 1.0 }] },
+                { "holder": "b", "state": "gone", "silentSeconds": 60.0, "claims": 1, "lanes": 2, "expired": 1,
+                  "oldestClaimAgeSeconds": 61.0, "paused": [] },
+            ],
+        });
+        let shown = table(&status);
+        for line in [
+            "relays alive            1 of 2",
+            "relay                   a: alive, seen 3.0 s ago, idle",
+            "relay                   b: gone, seen 60.0 s ago, 2 lanes in 1 claim, oldest 61.0 s, 1 expired",
+            "breaker                 orders of a, open for 12.0 s: unavailable: no exchange",
+            "breaker                 everything of a, open for 1.0 s: no connection",
+        ] {
+            assert!(shown.lines().any(|shown| shown == line), "{line} is not in\n{shown}");
+        }
+    }
 }

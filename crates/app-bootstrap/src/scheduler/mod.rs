@@ -3,7 +3,9 @@
 mod leader;
 mod periodic;
 mod relay;
+mod report;
 
 pub use leader::{MaintenanceLeader, MaintenanceSchedule, OutboxLeaderElectionToken};
 pub use periodic::Periodic;
 pub use relay::{OutboxRelayScheduler, RelayEnd, RelaySchedule};
+pub use report::RelayReporter;

@@ -4,7 +4,7 @@ use std::{
     fmt,
     future::Future,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -17,6 +17,7 @@ use application_core::{
 use tokio::time::Instant;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
+use super::RelayReporter;
 use crate::{outage::Outage, wakeup::RelayWakeup};
 
 #[cfg(test)]
@@ -58,6 +59,7 @@ pub struct OutboxRelayScheduler {
     wakeup: RelayWakeup,
     random: Arc<dyn Random>,
     schedule: RelaySchedule,
+    reporter: Mutex<Option<RelayReporter>>,
     /// Workers that are in a round now.
     busy: AtomicUsize,
     /// Rounds that claimed something.
@@ -80,7 +82,15 @@ impl OutboxRelayScheduler {
         schedule: RelaySchedule,
     ) -> Self {
         let (busy, worked, outage) = (AtomicUsize::new(0), AtomicUsize::new(0), Outage::default());
-        Self { use_case, statistics, wakeup, random, schedule, busy, worked, outage }
+        let reporter = Mutex::default();
+        Self { use_case, statistics, wakeup, random, schedule, reporter, busy, worked, outage }
+    }
+
+    /// The same relay, which reports to the list of relays from its first round to the end of its last.
+    #[must_use]
+    pub fn reporting(mut self, reporter: RelayReporter) -> Self {
+        self.reporter = Mutex::new(Some(reporter));
+        self
     }
 
     /// Runs until it is stopped; then settles what is in flight and frees what it still holds (case S61).
@@ -98,6 +108,13 @@ impl OutboxRelayScheduler {
     async fn run_workers(self: Arc<Self>, cancel: CancellationToken, until_drained: bool) {
         let stop = StopSignal::new();
         let workers = TaskTracker::new();
+        let (reports, ended) = (TaskTracker::new(), CancellationToken::new());
+        let reporter = self.reporter.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(reporter) = reporter {
+            reports.spawn(reporter.run(ended.clone()));
+        }
+        reports.close();
+        let ends = ended.drop_guard();
         for index in 0..self.schedule.workers.max(1) {
             let worker = Worker {
                 relay: Arc::clone(&self),
@@ -113,6 +130,8 @@ impl OutboxRelayScheduler {
         stop.set();
         workers.wait().await;
         self.use_case.free_postponed().await;
+        drop(ends);
+        reports.wait().await;
     }
 
     fn log_failure(&self, error: &StoreError) {

@@ -72,6 +72,10 @@ pub struct RelaySettings {
     /// The longest wait when the database or the broker cannot be reached; up to 5 min.
     #[serde(with = "crate::setting_duration")]
     pub longest_retry: Duration,
+    /// How often the relay says in the database that it is there; one that misses three reports counts as gone. 100 ms to
+    /// 1 min.
+    #[serde(with = "crate::setting_duration")]
+    pub report_every: Duration,
     /// Sends the events of one aggregate without waiting for each other's confirm: faster for a hot aggregate, and out
     /// of order when one of them is refused.
     pub pipelining_may_reorder_within_aggregate: bool,
@@ -90,8 +94,9 @@ impl Default for RelaySettings {
             window: policy.window,
             overdue_check: policy.overdue_check,
             shortest_poll: Duration::from_millis(50),
-            longest_poll: Duration::from_secs(4),
+            longest_poll: Duration::from_secs(6),
             longest_retry: Duration::from_secs(5),
+            report_every: Duration::from_secs(10),
             pipelining_may_reorder_within_aggregate: false,
         }
     }
@@ -398,6 +403,7 @@ impl RelaySettings {
         problems.extend(up_to(&key("shortest_poll"), self.shortest_poll, millisecond, longest));
         let shortest = ("relay.shortest_poll", self.shortest_poll);
         problems.extend(from(&key("longest_retry"), self.longest_retry, shortest, Duration::from_mins(5)));
+        problems.extend(between(&key("report_every"), self.report_every, Duration::from_millis(100), minute));
     }
 }
 

@@ -19,6 +19,7 @@ mod outbox_store;
 mod payload_cipher;
 mod random;
 mod readiness;
+mod relay_registry;
 mod unit_of_work;
 mod wakeup;
 
@@ -43,6 +44,7 @@ pub use outbox_store::OutboxStorePort;
 pub use payload_cipher::{PayloadCipherError, PayloadCipherPort};
 pub use random::Random;
 pub use readiness::ReadinessCheck;
+pub use relay_registry::{PausedDestination, RegisteredRelay, RelayRegistryPort, RelayReport};
 pub use unit_of_work::UnitOfWork;
 pub use wakeup::WakeupPort;
 
@@ -67,6 +69,7 @@ mod mocks {
         outbox_store::MockOutboxStorePort,
         payload_cipher::MockPayloadCipherPort,
         readiness::MockReadinessCheck,
+        relay_registry::MockRelayRegistryPort,
         wakeup::MockWakeupPort,
     };
 }

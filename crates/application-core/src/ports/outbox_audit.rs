@@ -15,13 +15,18 @@ pub struct AuditEntry {
     pub acted_at: OffsetDateTime,
     /// Who, and why.
     pub by: Attribution,
-    /// What: `requeue`, `discard`, `replay`, `pause`, `resume`, `purge` or `repair`.
+    /// What: `requeue`, `discard`, `replay`, `pause`, `resume`, `purge`, `repair`, `forget`, `unpark` or
+    /// `discard_parked`.
     pub action: String,
-    /// Which aggregate type, of a pause or resume of one.
+    /// Which aggregate type, of a pause or resume of one, or of an aggregate whose messages were parked.
     pub aggregate_type: Option<String>,
+    /// Which aggregate, whose messages were parked.
+    pub aggregate_id: Option<String>,
+    /// Whose records of handled events were forgotten.
+    pub consumer: Option<String>,
     /// The events that were changed, as far as the action changes single ones.
     pub events: Vec<EventId>,
-    /// How many events, lanes or pauses were changed; 1 or more.
+    /// How many events, lanes, pauses, records or aggregates were changed; 1 or more.
     pub affected: u64,
 }
 

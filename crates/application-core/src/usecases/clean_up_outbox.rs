@@ -1,9 +1,12 @@
-//! Use case: remove published events, and records of handled messages, when their retention is over.
+//! Use case: remove published events, records of handled messages, and relays that are gone, when their time is over.
 
 use std::{fmt, sync::Arc, time::Duration};
 
 use super::StopSignal;
-use crate::ports::{InboxMaintenancePort, LeaderTerm, OutboxMaintenancePort, OutboxObserver, OutboxSignal, StoreError};
+use crate::ports::{
+    InboxMaintenancePort, LeaderTerm, OutboxMaintenancePort, OutboxObserver, OutboxSignal, RegisteredRelay,
+    RelayRegistryPort, StoreError,
+};
 
 /// How much history is kept, and how gently it is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +38,7 @@ pub enum CleanUpReport {
 pub struct CleanUpOutboxUseCase {
     outbox: Arc<dyn OutboxMaintenancePort>,
     inbox: Arc<dyn InboxMaintenancePort>,
+    relays: Arc<dyn RelayRegistryPort>,
     observer: Arc<dyn OutboxObserver>,
     policy: CleanUpPolicy,
 }
@@ -45,10 +49,11 @@ impl CleanUpOutboxUseCase {
     pub fn new(
         outbox: Arc<dyn OutboxMaintenancePort>,
         inbox: Arc<dyn InboxMaintenancePort>,
+        relays: Arc<dyn RelayRegistryPort>,
         observer: Arc<dyn OutboxObserver>,
         policy: CleanUpPolicy,
     ) -> Self {
-        Self { outbox, inbox, observer, policy }
+        Self { outbox, inbox, relays, observer, policy }
     }
 
     /// Removes batch after batch, events first, until nothing is left whose retention is over.
@@ -58,7 +63,7 @@ impl CleanUpOutboxUseCase {
     pub async fn run_once(&self, term: &LeaderTerm, stop: &StopSignal) -> Result<CleanUpReport, StoreError> {
         let CleanUpPolicy { published, inbox, batch } = self.policy;
         let mut removed = 0_u64;
-        for part in [Part::Outbox, Part::Inbox] {
+        for part in [Part::Outbox, Part::Inbox, Part::Relays] {
             loop {
                 if stop.is_set() {
                     return Ok(CleanUpReport::Interrupted { removed });
@@ -66,14 +71,12 @@ impl CleanUpOutboxUseCase {
                 let rows = match part {
                     Part::Outbox => self.outbox.clean_up(term, published, batch).await?,
                     Part::Inbox => self.inbox.clean_up(term, inbox, batch).await?,
+                    Part::Relays => self.relays.forget_gone(term, RegisteredRelay::REMEMBERED, batch).await?,
                 };
                 let Some(rows) = rows else { return Ok(CleanUpReport::Interrupted { removed }) };
                 removed += u64::from(rows);
                 if rows > 0 {
-                    self.observer.observe(&match part {
-                        Part::Outbox => OutboxSignal::CleanedUp { events: rows },
-                        Part::Inbox => OutboxSignal::InboxCleanedUp { records: rows },
-                    });
+                    self.tell(part, rows);
                 }
                 if rows < batch {
                     break;
@@ -83,12 +86,21 @@ impl CleanUpOutboxUseCase {
         self.observer.observe(&OutboxSignal::CleanUpFinished);
         Ok(CleanUpReport::Done { removed })
     }
+
+    fn tell(&self, part: Part, rows: u32) {
+        match part {
+            Part::Outbox => self.observer.observe(&OutboxSignal::CleanedUp { events: rows }),
+            Part::Inbox => self.observer.observe(&OutboxSignal::InboxCleanedUp { records: rows }),
+            Part::Relays => tracing::info!(relays = rows, "relays that are gone are no longer listed"),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
 enum Part {
     Outbox,
     Inbox,
+    Relays,
 }
 
 impl fmt::Debug for CleanUpOutboxUseCase {
@@ -102,7 +114,7 @@ mod tests {
     use super::*;
     use crate::{
         outbox::HolderName,
-        ports::{MockInboxMaintenancePort, MockOutboxMaintenancePort, MockOutboxObserver},
+        ports::{MockInboxMaintenancePort, MockOutboxMaintenancePort, MockOutboxObserver, MockRelayRegistryPort},
     };
 
     fn term() -> LeaderTerm {
@@ -130,18 +142,24 @@ mod tests {
             .withf(move |asked, retention, batch| *asked == term() && *retention == hour && *batch == 10)
             .times(records.len())
             .returning(move |_, _, _| Ok(records.next().expect("no further batch")));
+        let mut relays = MockRelayRegistryPort::new();
+        relays
+            .expect_forget_gone()
+            .withf(|asked, age, batch| *asked == term() && *age == RegisteredRelay::REMEMBERED && *batch == 10)
+            .times(usize::from(finishes))
+            .returning(|_, _, _| Ok(Some(2)));
         let policy = CleanUpPolicy { published: minute, inbox: hour, batch: 10 };
         let mut observer = MockOutboxObserver::new();
         observer.expect_observe().withf(is_finish).times(usize::from(finishes)).return_const(());
         observer.expect_observe().withf(|signal| !is_finish(signal)).return_const(());
-        CleanUpOutboxUseCase::new(Arc::new(outbox), Arc::new(inbox), Arc::new(observer), policy)
+        CleanUpOutboxUseCase::new(Arc::new(outbox), Arc::new(inbox), Arc::new(relays), Arc::new(observer), policy)
     }
 
     #[tokio::test]
     async fn batches_follow_each_other_until_one_is_not_full() {
         let use_case = use_case(vec![Some(10), Some(10), Some(3)], vec![Some(10), Some(0)], true);
         let report = use_case.run_once(&term(), &StopSignal::new()).await;
-        assert_eq!(report.expect("cleaned"), CleanUpReport::Done { removed: 33 });
+        assert_eq!(report.expect("cleaned"), CleanUpReport::Done { removed: 35 });
     }
 
     #[tokio::test]

@@ -1,14 +1,18 @@
 //! Use case: an operator's actions on the outbox.
 
-use std::{collections::HashSet, fmt, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashSet},
+    fmt,
+    sync::Arc,
+};
 
 use crate::{
-    outbox::{Attribution, EventAction, EventId, OnPublish, OutboxEventStatus},
+    outbox::{Attribution, EventAction, EventId, HolderName, OnPublish, OutboxEventStatus},
     ports::{
         AuditEntry, BlockedAggregate, DeadGroup, EventFilter, EventPage, LeaderState, OutboxAuditPort,
         OutboxEventContent, OutboxEventState, OutboxHoldersPort, OutboxOperationsPort, OutboxPausePort,
-        OutboxStatistics, OutboxStatisticsPort, Pause, PauseScope, RecentPublishing, RelayLeases, StoreError,
-        WakeupPort,
+        OutboxStatistics, OutboxStatisticsPort, Pause, PauseScope, RecentPublishing, RegisteredRelay, RelayLeases,
+        RelayRegistryPort, StoreError, WakeupPort,
     },
     usecases::StopSignal,
 };
@@ -66,6 +70,8 @@ pub struct OperatePorts {
     pub pause: Arc<dyn OutboxPausePort>,
     /// Leases and leaders.
     pub holders: Arc<dyn OutboxHoldersPort>,
+    /// The list of relays.
+    pub registry: Arc<dyn RelayRegistryPort>,
     /// The figures.
     pub statistics: Arc<dyn OutboxStatisticsPort>,
     /// Tells the relay.
@@ -319,12 +325,22 @@ impl OperateOutboxUseCase {
         Ok(self.ports.pause.pauses().await?)
     }
 
-    /// Relays that hold leases.
+    /// Relays that report, or hold leases, by name. Of one that is gone it is not told what it had paused.
     ///
     /// # Errors
     /// [`OperateError`].
-    pub async fn relays(&self) -> Result<Vec<RelayLeases>, OperateError> {
-        Ok(self.ports.holders.relays().await?)
+    pub async fn relays(&self) -> Result<Vec<RelayState>, OperateError> {
+        let mut relays = BTreeMap::new();
+        for mut relay in self.ports.registry.registered().await? {
+            if relay.gone {
+                relay.paused.clear();
+            }
+            RelayState::of(&mut relays, &relay.holder).registered = Some(relay);
+        }
+        for leases in self.ports.holders.relays().await? {
+            RelayState::of(&mut relays, &leases.holder).leases = Some(leases);
+        }
+        Ok(relays.into_values().collect())
     }
 
     /// Who leads in which role.
@@ -359,6 +375,41 @@ impl OperateOutboxUseCase {
             }
         }
         Ok(())
+    }
+}
+
+/// A relay: what it says of itself, and what it holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RelayState {
+    /// Its name.
+    pub holder: HolderName,
+    /// Its entry in the list of relays; none: it never reported, withdrew, or is gone for long.
+    pub registered: Option<RegisteredRelay>,
+    /// Its leases; none: it holds none.
+    pub leases: Option<RelayLeases>,
+}
+
+impl RelayState {
+    /// The entry of this name, which is made if it is not there yet.
+    fn of<'a>(relays: &'a mut BTreeMap<String, Self>, holder: &HolderName) -> &'a mut Self {
+        let relay = relays.entry(holder.as_str().to_owned());
+        relay.or_insert_with(|| Self { holder: holder.clone(), registered: None, leases: None })
+    }
+
+    /// `alive`, `gone` if it has missed its reports, `unknown` if it is not in the list.
+    #[must_use]
+    pub const fn state(&self) -> &'static str {
+        match &self.registered {
+            Some(relay) if relay.gone => "gone",
+            Some(_) => "alive",
+            None => "unknown",
+        }
+    }
+
+    /// Whether it has reported of late.
+    #[must_use]
+    pub const fn is_alive(&self) -> bool {
+        matches!(&self.registered, Some(relay) if !relay.gone)
     }
 }
 
@@ -488,6 +539,8 @@ impl fmt::Debug for OperateOutboxUseCase {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use uuid::Uuid;
 
     use super::*;
@@ -495,7 +548,7 @@ mod tests {
         outbox::{AggregateId, AggregateType, EventType, OperatorName, Sequence},
         ports::{
             MockOutboxAuditPort, MockOutboxHoldersPort, MockOutboxOperationsPort, MockOutboxPausePort,
-            MockOutboxStatisticsPort, MockWakeupPort,
+            MockOutboxStatisticsPort, MockRelayRegistryPort, MockWakeupPort, PausedDestination,
         },
     };
 
@@ -507,6 +560,7 @@ mod tests {
             audit: Arc::new(MockOutboxAuditPort::new()),
             pause: Arc::new(MockOutboxPausePort::new()),
             holders: Arc::new(MockOutboxHoldersPort::new()),
+            registry: Arc::new(MockRelayRegistryPort::new()),
             statistics: Arc::new(MockOutboxStatisticsPort::new()),
             wakeup: Arc::new(wakeup),
         })
@@ -553,6 +607,45 @@ mod tests {
             lease_expires_at: None,
             blocked_behind: None,
         }
+    }
+
+    #[tokio::test]
+    async fn a_relay_is_shown_once_with_its_report_and_its_leases_and_one_that_is_gone_without_its_pauses() {
+        let registered = |holder: &str, gone| RegisteredRelay {
+            holder: HolderName::new(holder),
+            version: "1.0.0".to_owned(),
+            running: Duration::from_secs(60),
+            silent: Duration::from_secs(1),
+            gone,
+            paused: vec![PausedDestination {
+                destination: None,
+                reason: "no connection".to_owned(),
+                paused_for: Duration::from_secs(5),
+            }],
+        };
+        let leases = |holder: &str| RelayLeases {
+            holder: HolderName::new(holder),
+            claims: 1,
+            lanes: 2,
+            expired: 0,
+            oldest_claim_age: Duration::ZERO,
+        };
+        let mut operate = operate(MockOutboxOperationsPort::new());
+        let mut registry = MockRelayRegistryPort::new();
+        registry.expect_registered().returning(move || Ok(vec![registered("a", false), registered("b", true)]));
+        let mut holders = MockOutboxHoldersPort::new();
+        holders.expect_relays().returning(move || Ok(vec![leases("a"), leases("c")]));
+        operate.ports.registry = Arc::new(registry);
+        operate.ports.holders = Arc::new(holders);
+        let relays = operate.relays().await.unwrap();
+        let seen: Vec<_> = relays
+            .iter()
+            .map(|relay| {
+                let pauses = relay.registered.as_ref().map_or(0, |registered| registered.paused.len());
+                (relay.holder.as_str(), relay.state(), pauses, relay.leases.is_some())
+            })
+            .collect();
+        assert_eq!(seen, [("a", "alive", 1, true), ("b", "gone", 0, false), ("c", "unknown", 0, true)]);
     }
 
     /// Five DEAD events, page by page.

@@ -11,7 +11,7 @@ mod settle;
 mod tests;
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     fmt,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -23,10 +23,10 @@ use self::batch::Batch;
 pub use self::policy::PublishPolicy;
 use super::StopSignal;
 use crate::{
-    outbox::{Breaker, BreakerState, ClaimRequest, ClaimScope, LaneId, LeaseToken, Run},
+    outbox::{Breaker, BreakerState, ClaimRequest, ClaimScope, LaneId, LeaseToken, Run, storable},
     ports::{
-        Availability, Clock, Destination, MessagePublishPort, OutboxObserver, OutboxSignal, OutboxStorePort, Random,
-        StoreError, with_causes,
+        Availability, Clock, Destination, MessagePublishPort, OutboxObserver, OutboxSignal, OutboxStorePort,
+        PausedDestination, Random, StoreError, with_causes,
     },
 };
 
@@ -68,11 +68,20 @@ pub struct PublishPendingOutboxEventsUseCase {
 #[derive(Debug)]
 struct State {
     breakers: HashMap<Destination, Breaker>,
+    /// Destinations whose breaker is not closed; none: everything, because the publisher can send nothing.
+    paused: BTreeMap<Option<Destination>, Paused>,
     /// Moving average of events per lane, which sizes the next claim.
     run_length: f64,
     postponed: Vec<Postponed>,
     /// When overdue lanes were looked for last.
     overdue_checked: Option<Duration>,
+}
+
+/// Since when, by the monotonic clock, and why.
+#[derive(Debug)]
+struct Paused {
+    since: Duration,
+    reason: String,
 }
 
 /// What a claim handed out.
@@ -104,6 +113,7 @@ impl PublishPendingOutboxEventsUseCase {
     ) -> Self {
         let state = Mutex::new(State {
             breakers: HashMap::new(),
+            paused: BTreeMap::new(),
             run_length: 1.0,
             postponed: Vec::new(),
             overdue_checked: None,
@@ -125,8 +135,9 @@ impl PublishPendingOutboxEventsUseCase {
     pub async fn run_once(&self, stop: &StopSignal) -> Result<PublishOutcome, StoreError> {
         self.free_postponed().await;
         match self.publisher.availability() {
-            Availability::Available => {}
+            Availability::Available => self.note_paused(None, None),
             Availability::Unavailable { reason } => {
+                self.note_paused(None, Some(&reason));
                 return Ok(PublishOutcome::Unavailable { reason });
             }
             Availability::Disabled => return Ok(PublishOutcome::Disabled),
@@ -166,6 +177,33 @@ impl PublishPendingOutboxEventsUseCase {
                 }
             }
         }
+    }
+
+    /// What nothing is sent to for now, longest first; at most [`PausedDestination::MOST`].
+    #[must_use]
+    pub fn paused(&self) -> Vec<PausedDestination> {
+        let now = self.clock.monotonic();
+        let of = |(destination, paused): (&Option<Destination>, &Paused)| PausedDestination {
+            destination: destination.clone(),
+            reason: paused.reason.clone(),
+            paused_for: now.saturating_sub(paused.since),
+        };
+        let mut all: Vec<_> = self.state().paused.iter().map(of).collect();
+        all.sort_by_key(|paused| std::cmp::Reverse(paused.paused_for));
+        all.truncate(PausedDestination::MOST);
+        all
+    }
+
+    /// Remembers why a destination takes nothing, the newest reason of a pause; without one, the pause is over.
+    fn note_paused(&self, destination: Option<&Destination>, reason: Option<&str>) {
+        let now = self.clock.monotonic();
+        let mut state = self.state();
+        let Some(reason) = reason.map(storable) else {
+            state.paused.remove(&destination.cloned());
+            return;
+        };
+        let paused = state.paused.entry(destination.cloned());
+        paused.or_insert_with(|| Paused { since: now, reason: String::new() }).reason = reason;
     }
 
     async fn claim(&self) -> Result<Claim, StoreError> {

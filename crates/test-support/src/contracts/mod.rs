@@ -30,6 +30,7 @@ pub mod outbox_pause;
 pub mod outbox_statistics;
 pub mod outbox_store;
 pub mod outbox_without_history;
+pub mod relay_registry;
 mod suites;
 pub mod unit_of_work;
 
@@ -37,7 +38,8 @@ use std::{sync::Arc, time::Duration};
 
 use application_core::ports::{
     InboxPort, LeadershipPort, OutboxAppendPort, OutboxAuditPort, OutboxHoldersPort, OutboxMaintenancePort,
-    OutboxOperationsPort, OutboxPausePort, OutboxStatisticsPort, OutboxStorePort, ParkingPort, UnitOfWork,
+    OutboxOperationsPort, OutboxPausePort, OutboxStatisticsPort, OutboxStorePort, ParkingPort, RelayRegistryPort,
+    UnitOfWork,
 };
 
 /// An adapter under test: its ports over one empty outbox, and the power to let its clock run.
@@ -76,6 +78,9 @@ pub trait OutboxHarness: Send + Sync + Sized + 'static {
 
     /// Leases and leaders.
     fn holders(&self) -> Arc<dyn OutboxHoldersPort>;
+
+    /// The list of relays.
+    fn registry(&self) -> Arc<dyn RelayRegistryPort>;
 
     /// The figures.
     fn statistics(&self) -> Arc<dyn OutboxStatisticsPort>;

@@ -33,6 +33,7 @@ macro_rules! outbox_contracts {
         $crate::outbox_statistics_contract!($harness);
         $crate::inbox_contract!($harness);
         $crate::leadership_contract!($harness);
+        $crate::relay_registry_contract!($harness);
     };
 }
 
@@ -342,6 +343,27 @@ macro_rules! leadership_contract {
     };
 }
 
+/// The cases of [`contracts::relay_registry`](crate::contracts::relay_registry) as tests of the harness.
+#[macro_export]
+macro_rules! relay_registry_contract {
+    ($harness:ty) => {
+        $crate::contract_tests!(
+            relay_registry,
+            $harness,
+            [
+                a_relay_that_reports_is_listed_by_name_without_a_lease,
+                a_relay_that_misses_three_reports_is_gone_until_it_reports_again,
+                the_interval_of_each_relay_decides_when_it_is_gone,
+                what_a_relay_pauses_is_listed_with_reason_and_age_until_it_reports_without,
+                a_relay_that_withdraws_is_not_listed_and_a_former_run_withdraws_nothing,
+                what_breaks_a_bound_is_refused,
+                relays_that_are_gone_for_long_are_forgotten_in_batches_and_others_are_not,
+                who_does_not_lead_forgets_no_relay,
+            ]
+        );
+    };
+}
+
 #[cfg(test)]
 mod tests {
     #[test]
@@ -359,6 +381,7 @@ mod tests {
             ("outbox_statistics", include_str!("outbox_statistics.rs")),
             ("inbox", include_str!("inbox.rs")),
             ("leadership", include_str!("leadership.rs")),
+            ("relay_registry", include_str!("relay_registry.rs")),
         ];
         for (suite, text) in suites {
             let (_, list) = macros.split_once(&format!("contract_tests!({suite},$harness,[")).expect("it has a macro");

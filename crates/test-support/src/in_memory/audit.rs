@@ -33,6 +33,8 @@ impl State {
             by: by.clone(),
             action: action.to_owned(),
             aggregate_type: aggregate_type.map(ToString::to_string),
+            aggregate_id: None,
+            consumer: None,
             events: events.to_vec(),
             affected: u64::try_from(events.len().max(1)).unwrap_or(u64::MAX),
         });

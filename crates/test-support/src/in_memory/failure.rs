@@ -46,6 +46,8 @@ pub enum Operation {
     Statistics,
     /// `InboxPort::record` and every method of `ParkingPort`.
     Inbox,
+    /// Every method of `RelayRegistryPort`.
+    Registry,
     /// Every method of `LeadershipPort`.
     Lead,
 }

@@ -19,6 +19,7 @@ mod maintenance;
 mod operations;
 mod pause;
 mod publisher;
+mod registry;
 mod state;
 mod statistics;
 mod store;

@@ -12,7 +12,7 @@ use application_core::{
         AggregateId, AggregateType, Attribution, EventHeaders, EventId, EventType, HolderName, LaneId, LeaseToken,
         NewOutboxEvent, OutboxEvent, OutboxEventStatus, OutboxTransition, Payload, Sequence,
     },
-    ports::{AuditEntry, ConsumerName, PauseScope, StoreError},
+    ports::{AuditEntry, ConsumerName, PauseScope, RelayReport, StoreError},
 };
 use time::OffsetDateTime;
 
@@ -128,6 +128,13 @@ pub(super) struct LeaderRow {
     pub(super) expires_at: OffsetDateTime,
 }
 
+/// A row of the list of relays.
+#[derive(Debug, Clone)]
+pub(super) struct RelayRow {
+    pub(super) report: RelayReport,
+    pub(super) seen_at: OffsetDateTime,
+}
+
 /// Why a lease ends, as far as the expiries of the head are concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LeaseEnd {
@@ -144,6 +151,7 @@ pub(super) struct State {
     pub(super) lanes: BTreeMap<LaneId, LaneRow>,
     pub(super) claims: HashMap<LeaseToken, ClaimRow>,
     pub(super) leaders: HashMap<String, LeaderRow>,
+    pub(super) relays: BTreeMap<String, RelayRow>,
     pub(super) inbox: HashMap<(ConsumerName, EventId), OffsetDateTime>,
     pub(super) parked: HashMap<(ConsumerName, AggregateType, AggregateId), ParkedAggregate>,
     pub(super) audit: Vec<AuditEntry>,

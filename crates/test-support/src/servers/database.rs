@@ -173,7 +173,8 @@ async fn create_database(admin: &mut PgConnection, name: &str, template: &str) -
         return Ok(());
     };
     let action = format!("create the database {name}");
-    if source.as_database_error().and_then(sqlx::error::DatabaseError::code).as_deref() != Some(INSUFFICIENT_PRIVILEGE) {
+    if source.as_database_error().and_then(sqlx::error::DatabaseError::code).as_deref() != Some(INSUFFICIENT_PRIVILEGE)
+    {
         return Err(ServersError::Database { action, source });
     }
     let role = sqlx::query_scalar("SELECT quote_ident(current_user)").fetch_one(admin).await;

@@ -89,7 +89,7 @@ pub(super) struct LimitQuery {
     limit: Option<u32>,
 }
 
-/// The figures of the moment, publishing of late, the pauses that stand, the relays that hold leases, and the leaders.
+/// The figures of the moment, publishing of late, the pauses that stand, the relays, and the leaders.
 #[utoipa::path(get, path = "/ops/outbox/status", tag = "outbox",
     responses((status = 200, description = "the state of the outbox", body = StatusView)))]
 pub(super) async fn status(State(parts): State<Shared>, _: NoQuery) -> Answer<Json<StatusView>> {

@@ -12,11 +12,11 @@ use application_core::{
         OperatorName, OutboxEventStatus, Reason, Sequence,
     },
     ports::{
-        AuditEntry, BlockedAggregate, DeadGroup, EventFilter, EventPage, LagPercentiles, LeaderState,
+        AuditEntry, BlockedAggregate, DeadGroup, Destination, EventFilter, EventPage, LagPercentiles, LeaderState,
         MockLaneRepairPort, MockOutboxAuditPort, MockOutboxHoldersPort, MockOutboxMaintenancePort,
-        MockOutboxOperationsPort, MockOutboxPausePort, MockOutboxStatisticsPort, MockWakeupPort, OutboxEventContent,
-        OutboxEventState, OutboxOperationsPort, OutboxStatistics, Pause, PauseScope, RecentPublishing, RelayLeases,
-        StoreError,
+        MockOutboxOperationsPort, MockOutboxPausePort, MockOutboxStatisticsPort, MockRelayRegistryPort, MockWakeupPort,
+        OutboxEventContent, OutboxEventState, OutboxOperationsPort, OutboxStatistics, Pause, PauseScope,
+        PausedDestination, RecentPublishing, RegisteredRelay, RelayLeases, StoreError,
     },
     usecases::OperatePorts,
 };
@@ -82,6 +82,8 @@ fn audit_entry() -> AuditEntry {
         },
         action: "discard".to_owned(),
         aggregate_type: None,
+        aggregate_id: None,
+        consumer: Some("minutes".to_owned()),
         events: vec![id()],
         affected: 1,
     }
@@ -130,11 +132,19 @@ fn parts(operations: impl OutboxOperationsPort + 'static) -> OpsParts {
         let (role, holder) = ("upkeep".to_owned(), HolderName::new("relay-1"));
         Ok(vec![LeaderState { role, holder, term: 4, expires_in: None }])
     });
+    let mut registry = MockRelayRegistryPort::new();
+    registry.expect_registered().returning(|| {
+        let (holder, reason) = (HolderName::new("relay-2"), "unavailable: no such exchange".to_owned());
+        let paused = PausedDestination { destination: Some(Destination::new("orders")), reason, paused_for: SECOND };
+        let (version, running, silent) = ("1.0.0".to_owned(), SECOND * 60, SECOND);
+        Ok(vec![RegisteredRelay { holder, version, running, silent, gone: false, paused: vec![paused] }])
+    });
     let operate = OperateOutboxUseCase::new(OperatePorts {
         operations: Arc::new(operations),
         audit: Arc::new(audit),
         pause: Arc::new(pause),
         holders: Arc::new(holders),
+        registry: Arc::new(registry),
         statistics: Arc::new(statistics),
         wakeup: Arc::new(wakeup),
     });
@@ -200,7 +210,11 @@ async fn status_shows_the_figures_of_the_moment() {
     let pause = &answered.body["paused"][0];
     assert_eq!((&pause["aggregateType"], &pause["everything"]), (&json!("order"), &json!(false)));
     assert_eq!((&pause["operator"], &pause["reason"]), (&json!("zoe"), &json!("fixed")));
-    assert_eq!(answered.body["relays"][0]["oldestClaimAgeSeconds"], 2.0);
+    let (holding, idle) = (&answered.body["relays"][0], &answered.body["relays"][1]);
+    assert_eq!((&holding["state"], &holding["oldestClaimAgeSeconds"]), (&json!("unknown"), &json!(2.0)));
+    assert_eq!((&idle["holder"], &idle["state"], &idle["lanes"]), (&json!("relay-2"), &json!("alive"), &json!(0)));
+    let paused = json!([{ "destination": "orders", "reason": "unavailable: no such exchange", "ageSeconds": 1.0 }]);
+    assert_eq!((&idle["paused"], &answered.body["relaysAlive"]), (&paused, &json!(1)));
     assert_eq!(answered.body["leaders"][0]["expiresInSeconds"], Value::Null);
 }
 

@@ -6,9 +6,9 @@ use application_core::{
     outbox::{EventAction, EventId, FailureClass},
     ports::{
         AuditEntry, BlockedAggregate, DeadGroup, EventPage, Finding, LagPercentiles, LeaderState, OutboxEventContent,
-        OutboxEventState, OutboxStatistics, Pause, PauseScope, RecentPublishing, RelayLeases,
+        OutboxEventState, OutboxStatistics, Pause, PauseScope, PausedDestination, RecentPublishing,
     },
-    usecases::{Diagnosis, ManyReport, PurgeCount},
+    usecases::{Diagnosis, ManyReport, PurgeCount, RelayState},
 };
 use serde::Serialize;
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
@@ -36,7 +36,9 @@ pub(super) struct StatusView {
     recent_publishing: Option<RecentPublishingView>,
     /// The pauses that stand, that of everything first.
     paused: Vec<PauseView>,
-    /// Relays that hold leases, by name.
+    /// How many of the relays are alive.
+    relays_alive: u64,
+    /// Relays that report, and those that hold leases, by name.
     relays: Vec<RelayView>,
     /// Who leads in which role, or led last.
     leaders: Vec<LeaderView>,
@@ -49,7 +51,7 @@ impl StatusView {
         figures: &OutboxStatistics,
         recent: Option<RecentPublishing>,
         pauses: Vec<Pause>,
-        relays: Vec<RelayLeases>,
+        relays: Vec<RelayState>,
         leaders: Vec<LeaderState>,
     ) -> Self {
         let seconds = |age: Option<Duration>| age.as_ref().map(Duration::as_secs_f64);
@@ -64,6 +66,7 @@ impl StatusView {
             oldest_snapshot_age_seconds: seconds(figures.oldest_snapshot_age),
             recent_publishing: recent.map(RecentPublishingView::from),
             paused: pauses.into_iter().map(PauseView::from).collect(),
+            relays_alive: relays.iter().map(|relay| u64::from(relay.is_alive())).sum(),
             relays: relays.into_iter().map(RelayView::from).collect(),
             leaders: leaders.into_iter().map(LeaderView::from).collect(),
             count_limit: OutboxStatistics::COUNT_LIMIT,
@@ -128,29 +131,74 @@ impl From<Pause> for PauseView {
     }
 }
 
-/// The leases of one relay.
+/// A relay: what it says of itself, and what it holds.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct RelayView {
     holder: String,
+    /// `alive`; `gone`, if it has missed its reports; `unknown`, if it does not report and holds leases all the same.
+    state: &'static str,
+    /// The program's version; none, as the next two: it does not report.
+    version: Option<String>,
+    #[schema(minimum = 0)]
+    running_seconds: Option<f64>,
+    /// Time since its last report.
+    #[schema(minimum = 0)]
+    silent_seconds: Option<f64>,
     /// Its claims that hold a lane.
     claims: u32,
     /// The lanes that they hold.
     lanes: u32,
     /// Claims whose lease has ended: the reaper will return them.
     expired: u32,
+    /// None: it holds no claim.
     #[schema(minimum = 0)]
-    oldest_claim_age_seconds: f64,
+    oldest_claim_age_seconds: Option<f64>,
+    /// What it sends nothing to, the longest first, at most 20; of a relay that is gone it is not told.
+    paused: Vec<PausedDestinationView>,
 }
 
-impl From<RelayLeases> for RelayView {
-    fn from(relay: RelayLeases) -> Self {
+impl From<RelayState> for RelayView {
+    fn from(relay: RelayState) -> Self {
+        let (state, leases) = (relay.state(), relay.leases.as_ref());
+        let seconds = |span: Duration| span.as_secs_f64();
+        let registered = relay.registered.as_ref();
         Self {
             holder: relay.holder.as_str().to_owned(),
-            claims: relay.claims,
-            lanes: relay.lanes,
-            expired: relay.expired,
-            oldest_claim_age_seconds: relay.oldest_claim_age.as_secs_f64(),
+            state,
+            version: registered.map(|registered| registered.version.clone()),
+            running_seconds: registered.map(|registered| seconds(registered.running)),
+            silent_seconds: registered.map(|registered| seconds(registered.silent)),
+            claims: leases.map_or(0, |leases| leases.claims),
+            lanes: leases.map_or(0, |leases| leases.lanes),
+            expired: leases.map_or(0, |leases| leases.expired),
+            oldest_claim_age_seconds: leases.map(|leases| seconds(leases.oldest_claim_age)),
+            paused: registered
+                .into_iter()
+                .flat_map(|registered| &registered.paused)
+                .map(PausedDestinationView::from)
+                .collect(),
+        }
+    }
+}
+
+/// An open circuit breaker, or a publisher that can send nothing.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct PausedDestinationView {
+    /// None: everything.
+    destination: Option<String>,
+    reason: String,
+    #[schema(minimum = 0)]
+    age_seconds: f64,
+}
+
+impl From<&PausedDestination> for PausedDestinationView {
+    fn from(paused: &PausedDestination) -> Self {
+        Self {
+            destination: paused.destination.as_ref().map(ToString::to_string),
+            reason: paused.reason.clone(),
+            age_seconds: paused.paused_for.as_secs_f64(),
         }
     }
 }
@@ -324,13 +372,18 @@ pub(super) struct AuditView {
     acted_at: Option<String>,
     operator: String,
     reason: Option<String>,
-    /// `requeue`, `discard`, `replay`, `pause`, `resume`, `purge` or `repair`.
+    /// `requeue`, `discard`, `replay`, `pause`, `resume`, `purge`, `repair`, `forget`, `unpark` or
+    /// `discard_parked`.
     action: String,
-    /// Of a pause or resume of one aggregate type.
+    /// Of a pause or resume of one aggregate type, and of an aggregate whose messages were parked.
     aggregate_type: Option<String>,
+    /// Of an aggregate whose messages were parked.
+    aggregate_id: Option<String>,
+    /// Whose records of handled events were forgotten.
+    consumer: Option<String>,
     #[schema(schema_with = events_schema)]
     events: Vec<String>,
-    /// How many events, lanes or pauses were changed.
+    /// How many events, lanes, pauses, records or aggregates were changed.
     affected: u64,
 }
 
@@ -343,6 +396,8 @@ impl From<AuditEntry> for AuditView {
             reason: entry.by.reason.map(|reason| reason.as_str().to_owned()),
             action: entry.action,
             aggregate_type: entry.aggregate_type,
+            aggregate_id: entry.aggregate_id,
+            consumer: entry.consumer,
             events: entry.events.iter().map(ToString::to_string).collect(),
             affected: entry.affected,
         }

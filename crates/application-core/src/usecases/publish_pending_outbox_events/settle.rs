@@ -102,12 +102,14 @@ impl PublishPendingOutboxEventsUseCase {
     /// Asks each destination's breaker whose fault the failures were.
     fn judge(&self, ended: &[RunEnd], confirmed_at: &BTreeMap<Destination, u32>) -> BTreeMap<Destination, Judged> {
         let mut outcomes: BTreeMap<&Destination, BatchOutcome> = BTreeMap::new();
+        let mut failures: BTreeMap<&Destination, &PublishFailure> = BTreeMap::new();
         for (destination, confirmed) in confirmed_at {
             outcomes.entry(destination).or_default().confirmed = *confirmed;
         }
         for end in ended {
             if let Some((_, Reason::Failed { destination: Some(destination), failure })) = &end.stopped {
                 outcomes.entry(destination).or_default().count(failure.class());
+                failures.insert(destination, failure);
             }
         }
         let now = self.clock.monotonic();
@@ -124,6 +126,11 @@ impl PublishPendingOutboxEventsUseCase {
                 BreakerState::HalfOpen => (false, self.policy.breaker.first_pause),
             };
             drop(state);
+            if is_closed {
+                self.note_paused(Some(destination), None);
+            } else if let Some(failure) = failures.get(destination) {
+                self.note_paused(Some(destination), Some(&failure.to_string()));
+            }
             if was_closed != is_closed {
                 tracing::warn!(%destination, open = !is_closed, "the circuit breaker changed");
                 self.observer.observe(&OutboxSignal::BreakerChanged { destination, open: !is_closed });

@@ -350,7 +350,13 @@ mod sending {
             publisher.expect_availability().times(1).return_const(availability);
             let mut store = MockOutboxStorePort::new();
             store.expect_claim().never();
-            assert_eq!(round(&relay(store, Arc::new(publisher), policy())).await, outcome);
+            let relay = relay(store, Arc::new(publisher), policy());
+            assert_eq!(round(&relay).await, outcome);
+            let told: Vec<_> = relay.paused().into_iter().map(|paused| (paused.destination, paused.reason)).collect();
+            match outcome {
+                PublishOutcome::Unavailable { reason } => assert_eq!(told, [(None, reason)]),
+                _ => assert_eq!(told, []),
+            }
         }
     }
 
@@ -684,7 +690,13 @@ mod failing {
         let relay = observed_relay(store, broker, policy(), Arc::clone(&clock), Arc::new(observer));
         round(&relay).await;
         clock.skip(PAUSE);
+        let paused = relay.paused();
+        let told: Vec<_> =
+            paused.iter().map(|p| (p.destination.as_ref().map(Destination::as_str), &*p.reason)).collect();
+        assert_eq!(told, [(Some("orders"), "unavailable: says the broker")]);
+        assert!(paused[0].paused_for >= PAUSE, "{paused:?}");
         round(&relay).await;
+        assert_eq!(relay.paused(), []);
         assert_eq!(*changes.lock().unwrap(), [("orders".to_owned(), true), ("orders".to_owned(), false)]);
     }
 }

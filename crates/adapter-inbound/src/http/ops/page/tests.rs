@@ -134,7 +134,8 @@ fn every_text_that_the_page_asks_for_is_there_and_no_other() {
         let used = sources.contains(&format!("\"{key}\"")) || prefixes.iter().any(|prefix| key.starts_with(prefix));
         assert!(used, "{key} is used nowhere");
     }
-    let recorded = ["pause", "resume", "purge", "repair"].into_iter().chain(EventAction::ALL.map(EventAction::as_str));
+    let others = ["pause", "resume", "purge", "repair", "forget", "unpark", "discard_parked"];
+    let recorded = others.into_iter().chain(EventAction::ALL.map(EventAction::as_str));
     for action in recorded {
         assert!(known.contains_key(&format!("action.{action}")), "{action}");
     }
