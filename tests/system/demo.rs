@@ -158,10 +158,13 @@ async fn the_demo_that_is_interrupted_leaves_nothing_on_given_servers() -> Outco
     };
     let mut output = timeout(PATIENCE, first_arrival).await??;
     let pid = demo.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)).ok_or("it has ended")?;
+    // It stands still meanwhile: the lists may take longer than the whole demo.
+    kill_process(pid, Signal::STOP)?;
     let (databases, queues, exchanges) = given.traces().await?;
     assert_eq!((databases.len(), queues.len(), exchanges.len()), (1, 3, 1), "it works elsewhere:\n{output}");
 
     kill_process(pid, Signal::INT)?;
+    kill_process(pid, Signal::CONT)?;
     let rest = async {
         while let Some(line) = lines.next_line().await? {
             output.extend([line.as_str(), "\n"]);

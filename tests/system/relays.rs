@@ -279,9 +279,8 @@ async fn a_relay_without_work_is_listed_alive_then_gone_when_it_is_killed_and_no
     let (mut killed, mut stopped) = (often.relay("relay-1").await?, often.relay("relay-2").await?);
     until_status_says(&world, &["relays alive 2 of 2", "relay-1: alive", "relay-2: alive"]).await?;
     let (_, status) = read_ops(&killed, "/ops/outbox/status").await?;
-    let states =
-        ["/relays/0/state", "/relays/1/state"].map(|at| status.pointer(at).and_then(serde_json::Value::as_str));
-    assert_eq!(states, [Some("alive"); 2], "{status}");
+    let told = ["/relays/0/state", "/relays/1/state"].map(|at| status.pointer(at).and_then(serde_json::Value::as_str));
+    assert_eq!(told, [Some("alive"); 2], "{status}");
 
     killed.kill().await?;
     until_status_says(&world, &["relays alive 1 of 2", "relay-1: gone", "relay-2: alive"]).await?;

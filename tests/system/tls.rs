@@ -24,7 +24,7 @@ async fn an_event_goes_from_the_append_to_its_effect_over_tls_at_both_servers() 
     let (all, encrypted) = (world.number(CONNECTIONS).await?, world.number(ENCRYPTED).await?);
     assert!(all > 0 && all == encrypted, "{encrypted} of {all} connections to the database are encrypted");
     // The tap of the test has no name.
-    let listed = world.rabbitmq().await?.ctl(&["--quiet", "list_connections", "ssl", "user_provided_name"]).await?;
+    let listed = world.rabbitmq().await?.ctl(&["--quiet", "list_connections", "ssl", "client_properties"]).await?;
     let named: Vec<_> = listed.lines().filter(|line| line.contains("relay") || line.contains("(consume)")).collect();
     assert!(named.len() > 1 && named.iter().all(|line| line.starts_with("true")), "{listed}");
     Ok(())

@@ -156,7 +156,7 @@ mod tests {
     fn payloads_are_shown_to_whoever_has_a_token_alone() {
         let problems = |payloads: bool, token: Option<&str>| {
             let ops_token = token.map(SecretString::from);
-            OperationsSettings { payloads, ops_token, ..OperationsSettings::default() }.problems()
+            OperationsSettings { ops_token, payloads, ..OperationsSettings::default() }.problems()
         };
         let refused = problems(true, None);
         assert_eq!((refused.len(), refused[0].key.as_str()), (1, "payloads"), "{refused:?}");

@@ -22,10 +22,11 @@ use application_core::{
         OnPublish, OutboxEventStatus, SettledHistory, bounds::MAX_PAYLOAD_DEPTH,
     },
     ports::{
-        ConsumerName, EventFilter, FirstSeen, InboxMaintenancePort, InboxPort, LeadershipPort, OutboxAppendError,
-        OutboxAppendPort, OutboxAuditPort, OutboxCheckPort, OutboxHoldersPort, OutboxMaintenancePort,
-        OutboxOperationsPort, OutboxPausePort, OutboxStatisticsPort, OutboxStorePort, ParkingPort, PauseScope,
-        ReadinessCheck, ReapRequest, RelayRegistryPort, RelayReport, StoreError, UnitOfWork, WakeupPort,
+        ConsumerName, EventFilter, FirstSeen, InboxMaintenancePort, InboxPort, LeaderTerm, LeadershipPort,
+        OutboxAppendError, OutboxAppendPort, OutboxAuditPort, OutboxCheckPort, OutboxHoldersPort,
+        OutboxMaintenancePort, OutboxOperationsPort, OutboxPausePort, OutboxStatisticsPort, OutboxStorePort,
+        ParkingPort, PauseScope, ReadinessCheck, ReapRequest, RelayRegistryPort, RelayReport, StoreError, UnitOfWork,
+        WakeupPort,
     },
 };
 use sqlx::{Connection, PgConnection, Row};
@@ -129,6 +130,21 @@ impl Login {
     async fn claim(&self, request: ClaimRequest) -> Claim {
         let runs = self.store.claim(&request).await.expect("claimed");
         Claim { token: request.token, runs }
+    }
+
+    /// The row of a relay in the registry, from its report to its withdrawal.
+    async fn reports_and_withdraws(&self, holder: &HolderName, term: &LeaderTerm) {
+        let report = RelayReport {
+            holder: holder.clone(),
+            run: fresh_id().as_uuid(),
+            version: "1".to_owned(),
+            running: Duration::ZERO,
+            every: Duration::from_secs(1),
+            paused: vec![],
+        };
+        self.events.report(&report).await.expect("reported");
+        assert_eq!(self.events.forget_gone(term, Duration::from_hours(1), 10).await.expect("asked"), Some(0));
+        assert!(self.events.withdraw(holder, report.run).await.expect("withdrawn"));
     }
 
     /// Each statement is refused for want of a right.
@@ -296,17 +312,7 @@ async fn a_relay_claims_settles_reaps_leads_and_cleans_up_and_touches_no_table_o
     let term = relay.leadership.acquire("m", &holder, Duration::from_mins(1)).await.expect("asked").expect("vacant");
     assert_eq!(relay.reaper.clean_up(&term, Duration::ZERO, 10).await.expect("cleaned"), Some(1));
     assert_eq!(relay.inbox.clean_up(&term, Duration::from_hours(1), 10).await.expect("cleaned"), Some(1));
-    let report = RelayReport {
-        holder: holder.clone(),
-        run: fresh_id().as_uuid(),
-        version: "1".to_owned(),
-        running: Duration::ZERO,
-        every: Duration::from_secs(1),
-        paused: vec![],
-    };
-    relay.events.report(&report).await.expect("reported");
-    assert_eq!(relay.events.forget_gone(&term, Duration::from_hours(1), 10).await.expect("asked"), Some(0));
-    assert!(relay.events.withdraw(&holder, report.run).await.expect("withdrawn"));
+    relay.reports_and_withdraws(&holder, &term).await;
     assert!(relay.leadership.resign(&term).await.expect("resigned"));
     assert_eq!(relay.events.statistics().await.expect("taken").failed, 1);
     fixture.assert_lanes_are_sound().await;

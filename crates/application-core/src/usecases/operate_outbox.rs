@@ -335,10 +335,12 @@ impl OperateOutboxUseCase {
             if relay.gone {
                 relay.paused.clear();
             }
-            RelayState::of(&mut relays, &relay.holder).registered = Some(relay);
+            let state = RelayState::of(&mut relays, &relay.holder);
+            state.registered = Some(relay);
         }
         for leases in self.ports.holders.relays().await? {
-            RelayState::of(&mut relays, &leases.holder).leases = Some(leases);
+            let state = RelayState::of(&mut relays, &leases.holder);
+            state.leases = Some(leases);
         }
         Ok(relays.into_values().collect())
     }

@@ -77,12 +77,12 @@ pub async fn the_interval_of_each_relay_decides_when_it_is_gone<H: OutboxHarness
 
 pub async fn what_a_relay_pauses_is_listed_with_reason_and_age_until_it_reports_without<H: OutboxHarness>() {
     let bench = Bench::<H>::fresh().await;
-    let paused = |destination: Option<&str>, seconds| PausedDestination {
+    let pause = |destination: Option<&str>, seconds| PausedDestination {
         destination: destination.map(Destination::new),
         reason: "unavailable: \"it's {away}\", 고장\\".to_owned(),
         paused_for: Duration::from_secs(seconds),
     };
-    let pauses = vec![paused(None, 300), paused(Some("a,b"), 200), paused(Some("orders"), 100)];
+    let pauses = vec![pause(None, 300), pause(Some("a,b"), 200), pause(Some("orders"), 100)];
     reported(&bench, &RelayReport { paused: pauses.clone(), ..report("a", 1) }).await;
     reported(&bench, &report("b", 2)).await;
     let relays = registered(&bench).await;

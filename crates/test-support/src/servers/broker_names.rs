@@ -88,16 +88,20 @@ impl Drop for BrokerNames {
 async fn delete_all(url: &str, exchanges: &[String], queues: &[String]) -> Result<(), lapin::Error> {
     let connection = Connection::connect(url, ConnectionProperties::default()).await?;
     let mut outcome = Ok(());
+    // A channel for each, as a refusal closes it; kept, as a channel that is dropped is closed by the client meanwhile,
+    // and the end of the connection would find it neither open nor closed.
+    let mut channels = Vec::new();
     for queue in queues {
-        // A channel for each: a refusal closes it.
         let channel = connection.create_channel().await?;
         let deleted = channel.queue_delete(queue.as_str().into(), QueueDeleteOptions::default()).await;
         outcome = outcome.and(deleted.map(drop));
+        channels.push(channel);
     }
     for exchange in exchanges {
         let channel = connection.create_channel().await?;
         let deleted = channel.exchange_delete(exchange.as_str().into(), ExchangeDeleteOptions::default()).await;
         outcome = outcome.and(deleted);
+        channels.push(channel);
     }
     connection.close(200, "deleted".into()).await?;
     outcome
