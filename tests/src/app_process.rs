@@ -4,13 +4,14 @@ use std::{
     collections::BTreeMap,
     fs::File,
     io,
-    net::{SocketAddr, TcpListener},
+    net::{Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
     process::{ExitStatus, Stdio},
     time::Duration,
 };
 
 use rustix::process::{Pid, Signal, kill_process};
+use test_support::servers::free_ports;
 use tokio::process::{Child, Command};
 
 use crate::patience::{TimedOut, eventually};
@@ -147,7 +148,8 @@ impl AppEnvironment {
     }
 
     async fn start(&self, name: &str, command: &str) -> Result<AppProcess, ProcessError> {
-        let (http, operations, ops) = (free_address()?, free_address()?, free_address()?);
+        let [http, operations, ops] =
+            free_ports().map_err(io::Error::other)?.map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
         let environment = self
             .clone()
             .with("APP__HTTP__LISTEN", &http.to_string())
@@ -269,14 +271,6 @@ impl AppProcess {
         let ended = tokio::time::timeout(within, self.child.wait()).await;
         Ok(ended.map_err(|_elapsed| TimedOut::new("the end of the process", within))??)
     }
-}
-
-/// An address on which nothing listens now.
-///
-/// # Errors
-/// When no port is free.
-fn free_address() -> io::Result<SocketAddr> {
-    TcpListener::bind("127.0.0.1:0")?.local_addr()
 }
 
 /// The binary beside the running one, which cargo builds with the same features.

@@ -76,6 +76,7 @@ pub use self::{
     pgbouncer::PgBouncer,
     postgres::Postgres,
     rabbitmq::RabbitMq,
+    random::free_ports,
     ready::NotReady,
     server::Server,
     service::Service,

@@ -12,8 +12,11 @@ pub(crate) fn token() -> Result<String, ServersError> {
     Ok(format!("{:016x}", bits()?))
 }
 
-/// That many different ports, on which nothing listens at this moment.
-pub(crate) fn free_ports<const N: usize>() -> Result<[u16; N], ServersError> {
+/// That many different ports, on which nothing listens at this moment, and which no outgoing connection takes.
+///
+/// # Errors
+/// [`ServersError::Io`] when no free one was found.
+pub fn free_ports<const N: usize>() -> Result<[u16; N], ServersError> {
     let mut ports = [0; N];
     let mut held = Vec::new();
     for port in &mut ports {
