@@ -261,6 +261,8 @@ async fn reaping_cleaning_and_counting_read_no_table_through() {
     sql.execute("SELECT outbox_lead('m', 'h', '1 min')").await;
     let token = "00000000-0000-7000-8000-000000000001";
     sql.execute(&format!("SELECT outbox_claim('{token}', 'relay', '0', 20, 10, 100, 1000000)")).await;
+    let claims = "SELECT count(*) FROM outbox_claim";
+    assert_eq!(sql.one::<i64>(claims).await, 1, "there is a lease to reap");
     let before = sequential_scans(&mut sql).await;
     for call in ["outbox_reap(10)", "outbox_cleanup('m', 'h', 1, '1 min', 100)", "outbox_statistics(1000)"] {
         let rows = sql.rows(&format!("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT * FROM {call}")).await;
@@ -268,6 +270,9 @@ async fn reaping_cleaning_and_counting_read_no_table_through() {
         assert_eq!(plan[0]["Plan"]["Actual Rows"].as_u64(), Some(1), "{call}");
         assert_eq!(sequential_scans(&mut sql).await, before, "{call} reads the table through");
     }
+    // A call that finds nothing to do reads nothing either.
+    assert_eq!(sql.one::<i64>(claims).await, 0, "the lease was reaped");
+    assert_eq!(sql.one::<i64>("SELECT count(*) FROM outbox_event").await, 100_000 - 100, "a batch was deleted");
 }
 
 #[tokio::test]

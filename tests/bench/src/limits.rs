@@ -53,9 +53,9 @@ pub(crate) struct Loop {
 }
 
 /// Limit P0: marks all events published by primary key in batches, and nothing else. A connection a worker; they share the batches.
-pub(crate) async fn mark_by_key(database_url: &str) -> Result<(usize, Duration), BenchError> {
+pub(crate) async fn mark_by_key(database_url: &str, workers: usize) -> Result<(usize, Duration), BenchError> {
     let mut connections = Vec::new();
-    for _ in 0..WORKERS {
+    for _ in 0..workers {
         connections.push(PgConnection::connect(database_url).await?);
     }
     let mut reader = PgConnection::connect(database_url).await?;

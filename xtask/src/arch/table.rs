@@ -220,8 +220,13 @@ const EVENT_CRATES: &[&str] = &[
 
 /// The directions inside the core and inside a context.
 pub const MODULES: &[ModuleRule] = &[
-    // Identifiers and backoff take time and chance from their ports.
-    ModuleRule { package: CORE, module: "outbox", modules: &["ports::Clock", "ports::Random"], crates: CORE_CRATES },
+    // Identifiers and backoff take time and chance from their ports; the bounds of backoff are told as those of settings.
+    ModuleRule {
+        package: CORE,
+        module: "outbox",
+        modules: &["ports::Clock", "ports::Random", "SettingProblem", "setting_duration"],
+        crates: CORE_CRATES,
+    },
     ModuleRule { package: CORE, module: "inbox", modules: &["outbox"], crates: CORE_CRATES },
     ModuleRule { package: CORE, module: "ports", modules: &["outbox", "inbox"], crates: CORE_CRATES },
     ModuleRule { package: CORE, module: "usecases", modules: &["outbox", "inbox", "ports"], crates: CORE_CRATES },

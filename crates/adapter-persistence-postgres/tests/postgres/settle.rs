@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use application_core::{
-    outbox::{ClaimRequest, FailedOutcome, FailedRun, NewOutboxEvent, Settlement},
+    outbox::{ClaimRequest, FailedOutcome, FailedRun, FailureClass, NewOutboxEvent, PublishFailure, Settlement},
     ports::{
         OutboxAppendPort, OutboxMaintenancePort, OutboxOperationsPort, OutboxStorePort, ReapRequest, StoreError,
         UnitOfWork,
@@ -135,6 +135,35 @@ async fn a_refused_event_is_tried_again_after_its_delay_and_holds_up_its_lane_al
     assert_eq!(again.ids(), [a[1].id(), a[2].id()]);
     assert_eq!(again.only_run().events[0].attempts, 1);
     assert_eq!(again.only_run().events[1].attempts, 0);
+}
+
+/// Case Y53: the update that records a failure does not fail for what the broker says of it.
+#[tokio::test]
+async fn a_brokers_words_of_any_characters_are_stored_with_the_failure_that_they_explain() {
+    let fixture = Fixture::new("words").await;
+    let long = "é".repeat(2_000);
+    let said = [
+        "a\0b\u{1}\u{7f}\u{85}",
+        "\u{fffd}\u{d7ff}\u{e000}\u{10ffff}",
+        "'; DROP TABLE outbox_event; --",
+        "\\u0000\\'",
+        long.as_str(),
+    ];
+    for (n, words) in said.into_iter().enumerate() {
+        let refused = event(&format!("a{n}"));
+        fixture.append(std::slice::from_ref(&refused)).await;
+        let claim = fixture.claim().await;
+        assert_eq!(claim.ids(), [refused.id()]);
+        let error = PublishFailure::new(FailureClass::Rejected, words).to_string();
+        let runs: Vec<_> = failed(&claim, 0, FailedOutcome::Block)
+            .into_iter()
+            .map(|run| FailedRun { error: error.clone(), ..run })
+            .collect();
+        let settled = fixture.store.fail(claim.token, &runs).await.expect("settled");
+        assert_eq!((settled.events, settled.freed), (1, 1), "{words:?}");
+        let state = fixture.events.find(refused.id()).await.expect("read").expect("found");
+        assert_eq!((state.status.as_str(), state.last_error.as_deref()), ("DEAD", Some(error.as_str())));
+    }
 }
 
 #[tokio::test]

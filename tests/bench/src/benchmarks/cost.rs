@@ -1,5 +1,7 @@
 //! `cost`: processor time, statements and write-ahead log per event, of the relay and of its limits.
 
+mod parts;
+
 use std::time::Duration;
 
 use application_core::outbox::OnPublish;
@@ -26,6 +28,7 @@ pub(crate) async fn run(bench: &mut Bench<'_>) -> Result<(), BenchError> {
         let claimed = of_claims(bench, events).await?;
         let confirmed_cpu = of_confirms(bench, &claimed.of.events).await?;
         deleting(bench, events).await?;
+        parts::run(bench, events).await?;
         let loops = claimed.cpu.zip(confirmed_cpu).map(|(claims, confirms)| claims + confirms);
         let ratio = relay_cpu.zip(loops).map(|(relay, loops)| relay / loops.max(1e-9));
         bench.record_known("cost.relay_cpu_ratio", "ratio", ratio);

@@ -88,6 +88,11 @@ async fn hot(bench: &mut Bench<'_>, of_ten: f64) -> Result<f64, BenchError> {
     bench.record("drain.d.B1", "events/s", confirmed);
     bench.record("drain.d.ratio", "ratio", relay / confirmed);
 
+    // Less often is nothing in flight between the end of a run and the next.
+    let relay = drain(bench, "drain.d.longer_runs", Shape::Hot, events, 1, longer_runs).await?.rate;
+    bench.record("drain.d.longer_runs", "events/s", relay);
+    bench.record("drain.d.longer_runs_ratio", "ratio", relay / confirmed);
+
     let relay = drain(bench, "drain.d.pipelined", Shape::Hot, events, 1, pipelined).await?.rate;
     bench.record("drain.d.pipelined", "events/s", relay);
     bench.record("drain.d.pipelined_ratio", "ratio", relay / of_ten);
@@ -97,6 +102,12 @@ async fn hot(bench: &mut Bench<'_>, of_ten: f64) -> Result<f64, BenchError> {
 /// With several messages of one aggregate in flight.
 fn pipelined(environment: AppEnvironment) -> AppEnvironment {
     environment.with("APP__OUTBOX__RELAY__PIPELINING_MAY_REORDER_WITHIN_AGGREGATE", "true")
+}
+
+/// With runs as long as a claim, five times those of the defaults.
+fn longer_runs(environment: AppEnvironment) -> AppEnvironment {
+    let environment = environment.with("APP__OUTBOX__RELAY__MAX_EVENTS", "500");
+    environment.with("APP__OUTBOX__RELAY__MAX_RUN", "500")
 }
 
 /// Relays empty a backlog of a fresh database; what arrived is checked.
@@ -141,7 +152,7 @@ pub(crate) async fn claim_all(bench: &Bench<'_>, shape: Shape, events: usize) ->
 async fn mark_all(bench: &Bench<'_>, shape: Shape, events: usize) -> Result<f64, BenchError> {
     let database = bench.stage.database("mark").await?;
     Backlog::insert(database.url(), shape, events, Payload::Bytes(PAYLOAD_BYTES)).await?.commit().await?;
-    let (events, took) = mark_by_key(database.url()).await?;
+    let (events, took) = mark_by_key(database.url(), WORKERS).await?;
     Ok(rate(events, took))
 }
 

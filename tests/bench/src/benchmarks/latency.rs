@@ -5,7 +5,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -61,7 +61,7 @@ async fn measure(bench: &mut Bench<'_>, name: &str, wake: Wake, events: usize) -
     let pool = connect(database.url()).await?;
     let relay_pool = connect(database.url()).await?;
     let settings = relay_settings(database.url(), Some(vhost.url()));
-    let timing = Arc::new(TimingPublisher { inner: publisher(vhost.url()).await?, confirmed: Mutex::default() });
+    let timing = Arc::new(TimingPublisher::around(publisher(vhost.url()).await?));
     let relay_wakeup = RelayWakeup::local();
     let (wakeup, _listener) = waker(wake, &pool, &relay_pool, &relay_wakeup);
     let outbox = OutboxConfig::new(&settings, relay_pool.clone(), relay_wakeup);
@@ -73,7 +73,7 @@ async fn measure(bench: &mut Bench<'_>, name: &str, wake: Wake, events: usize) -
     let appender = Appender::new(&pool, wakeup);
     appender.warm_up(CONNECTIONS).await?;
     let committed = append(&appender, events).await?;
-    let all = || async { (timing.count() >= events && follower.count() >= events).then_some(()) };
+    let all = || async { (moments(&timing.confirmed).len() >= events && follower.count() >= events).then_some(()) };
     eventually("every event confirmed and delivered", PATIENCE, all).await?;
     cancel.cancel();
     relay.await.map_err(std::io::Error::other)?;
@@ -81,7 +81,9 @@ async fn measure(bench: &mut Bench<'_>, name: &str, wake: Wake, events: usize) -
     check(name, database.url(), arrivals.iter().map(|arrival| arrival.event)).await?;
 
     let received: HashMap<_, _> = arrivals.iter().map(|arrival| (arrival.event, arrival.at)).collect();
-    record(bench, &format!("latency.{name}.confirmed"), &committed, &timing.confirmed());
+    let (sent, confirmed) = (moments(&timing.sent).clone(), moments(&timing.confirmed).clone());
+    record(bench, &format!("latency.{name}.sent"), &committed, &sent);
+    record(bench, &format!("latency.{name}.confirmed"), &committed, &confirmed);
     record(bench, &format!("latency.{name}.received"), &committed, &received);
     pool.close().await;
     relay_pool.close().await;
@@ -123,7 +125,7 @@ async fn append(appender: &Appender, events: usize) -> Result<Vec<Committed>, Be
     Ok(committed)
 }
 
-fn record(bench: &mut Bench<'_>, figure: &str, committed: &[Committed], seen: &HashMap<EventId, Instant>) {
+fn record(bench: &mut Bench<'_>, figure: &str, committed: &[Committed], seen: &Moments) {
     let took =
         |committed: &Committed| Some(millis(seen.get(&committed.event)?.saturating_duration_since(committed.at)));
     let mut waits: Vec<f64> = committed.iter().filter_map(took).collect();
@@ -133,20 +135,24 @@ fn record(bench: &mut Bench<'_>, figure: &str, committed: &[Committed], seen: &H
     }
 }
 
-/// The relay's publisher, and when each event was confirmed first.
+/// When something happened to each event first.
+type Moments = HashMap<EventId, Instant>;
+
+/// The relay's publisher, and when each event was handed to it and was confirmed.
 struct TimingPublisher {
     inner: Arc<OutboxMessagePublishAdapter>,
-    confirmed: Mutex<HashMap<EventId, Instant>>,
+    sent: Mutex<Moments>,
+    confirmed: Mutex<Moments>,
 }
 
 impl TimingPublisher {
-    fn count(&self) -> usize {
-        self.confirmed.lock().unwrap_or_else(PoisonError::into_inner).len()
+    fn around(inner: Arc<OutboxMessagePublishAdapter>) -> Self {
+        Self { inner, sent: Mutex::default(), confirmed: Mutex::default() }
     }
+}
 
-    fn confirmed(&self) -> HashMap<EventId, Instant> {
-        self.confirmed.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
+fn moments(noted: &Mutex<Moments>) -> MutexGuard<'_, Moments> {
+    noted.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[async_trait]
@@ -160,9 +166,10 @@ impl MessagePublishPort for TimingPublisher {
     }
 
     async fn publish(&self, event: &OutboxEvent) -> Result<(), PublishFailure> {
+        moments(&self.sent).entry(event.id).or_insert_with(Instant::now);
         self.inner.publish(event).await?;
         let at = Instant::now();
-        self.confirmed.lock().unwrap_or_else(PoisonError::into_inner).entry(event.id).or_insert(at);
+        moments(&self.confirmed).entry(event.id).or_insert(at);
         Ok(())
     }
 }

@@ -1,5 +1,6 @@
 //! Tests of `/ops` over mocked ports.
 
+mod any_request;
 mod doctor_and_payload;
 mod document;
 mod replay_and_purge;
@@ -89,8 +90,15 @@ fn audit_entry() -> AuditEntry {
     }
 }
 
-/// Ports that answer whatever is asked of them, but for the events.
+/// Ports that answer whatever is asked of them, but for the events and for other records than the one there is.
 fn parts(operations: impl OutboxOperationsPort + 'static) -> OpsParts {
+    let mut audit = MockOutboxAuditPort::new();
+    audit.expect_audit().with(eq(Some(43)), eq(1)).returning(|_, _| Ok(vec![audit_entry()]));
+    audit.expect_audit_of().with(eq(id()), eq(1)).returning(|_, _| Ok(vec![audit_entry()]));
+    parts_with(operations, audit)
+}
+
+fn parts_with(operations: impl OutboxOperationsPort + 'static, audit: MockOutboxAuditPort) -> OpsParts {
     let mut statistics = MockOutboxStatisticsPort::new();
     statistics.expect_statistics().returning(|| {
         Ok(OutboxStatistics {
@@ -115,9 +123,6 @@ fn parts(operations: impl OutboxOperationsPort + 'static) -> OpsParts {
     });
     let mut wakeup = MockWakeupPort::new();
     wakeup.expect_wake().return_const(());
-    let mut audit = MockOutboxAuditPort::new();
-    audit.expect_audit().with(eq(Some(43)), eq(1)).returning(|_, _| Ok(vec![audit_entry()]));
-    audit.expect_audit_of().with(eq(id()), eq(1)).returning(|_, _| Ok(vec![audit_entry()]));
     let mut pause = MockOutboxPausePort::new();
     pause.expect_pause().returning(|scope, by| Ok(*scope == PauseScope::Everything && by.operator.as_str() == "zoe"));
     pause.expect_resume().returning(|scope, _| Ok(*scope == order()));

@@ -21,7 +21,7 @@ impl MessagePublishPort for Drawn {
     }
 
     async fn publish(&self, _event: &OutboxEvent) -> Result<(), PublishFailure> {
-        tokio::time::sleep(Duration::from_millis(1)).await;
+        TestClock::new().sleep(Duration::from_millis(1)).await;
         let confirmed = self.confirms.lock().unwrap().pop_front().unwrap_or(false);
         if confirmed { Ok(()) } else { Err(PublishFailure::new(FailureClass::Unavailable, "says nobody")) }
     }
