@@ -3,10 +3,15 @@
 use super::runner::End;
 
 /// What a test writes that needs a server which this run goes without, and the server.
+///
+/// A test that shares the run's servers says `Missing`, one with servers of its own `NoWay`; each in two forms, as an error
+/// shows itself to people and to programmers. The first that a line has counts: for want of TLS is the narrower reason.
 const MISSING: &[(&str, &str)] = &[
+    ("speaks TLS here", "a server that speaks TLS"),
     ("this run has no RabbitMQ server", "RabbitMQ"),
     ("Missing { server: \"RabbitMQ\"", "RabbitMQ"),
-    ("speaks TLS here", "a server that speaks TLS"),
+    ("no RabbitMQ server can be had", "RabbitMQ"),
+    ("NoWay { server: \"RabbitMQ\"", "RabbitMQ"),
 ];
 
 /// The output of `cargo test`, read line by line.
@@ -80,11 +85,13 @@ mod tests {
     use super::{End, TestOutput};
 
     const FAILED: &str = r#"
-running 5 tests
+running 6 tests
 test a ... ok
 test m::b ... FAILED
 test c ... FAILED
 test d ... FAILED
+test e ... FAILED
+test f ... FAILED
 
 failures:
 
@@ -100,12 +107,20 @@ no
 thread 'd' panicked at x.rs:3:3:
 called `Result::unwrap()` on an `Err` value: NoWay { server: "PostgreSQL", attempts: Attempts([(Docker, "no container of PostgreSQL speaks TLS here")]) }
 
+---- e stdout ----
+Error: Earlier(NoWay { server: "RabbitMQ", attempts: Attempts([(Docker, "there is no `docker` command")]) }
+
+---- f stdout ----
+Error: NoWay { server: "RabbitMQ", attempts: Attempts([(Docker, "no container of RabbitMQ speaks TLS here")]) }
+
 failures:
     c
     d
+    e
+    f
     m::b
 
-test result: FAILED. 2 passed; 3 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
+test result: FAILED. 2 passed; 5 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
 test result: ok. 5 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
 "#;
 
@@ -119,8 +134,14 @@ test result: ok. 5 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
     fn tests_without_their_server_are_told_from_those_that_failed() {
         let end = judge(FAILED, End::Failed { output: "x".to_owned(), findings: Vec::new(), not_run: Vec::new() });
         let End::Failed { findings, not_run, .. } = end else { panic!("{end:?}") };
-        assert_eq!(findings, ["test c", "7 passed, 1 failed, 2 not run"]);
-        assert_eq!(not_run, ["m::b, for want of RabbitMQ", "d, for want of a server that speaks TLS"]);
+        assert_eq!(findings, ["test c", "7 passed, 1 failed, 4 not run"]);
+        let expected = [
+            "m::b, for want of RabbitMQ",
+            "d, for want of a server that speaks TLS",
+            "e, for want of RabbitMQ",
+            "f, for want of a server that speaks TLS",
+        ];
+        assert_eq!(not_run, expected);
     }
 
     #[test]
