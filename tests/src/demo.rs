@@ -29,8 +29,10 @@ use crate::{
     work_load::{LoadError, WorkLoad},
 };
 
-/// Work logs that are created; each has three events.
+/// Work logs that are created.
 const WORK_LOGS: u32 = 400;
+/// Events of each work log that was walked to its end.
+const EVENTS_EACH: i64 = 3;
 /// Clients side by side.
 const CLIENTS: usize = 8;
 /// Work logs with events in flight at the kill that are followed afterwards.
@@ -158,7 +160,12 @@ async fn play(stage: &Stage, deliveries: &Deliveries, arrivals: &Arrivals) -> Re
         }
     }
     say("the processes drained and exited at SIGTERM");
-    Ok(report.is_clean() && counts.dead == 0)
+    Ok(report.is_clean() && counts.dead == 0 && missing(&counts) == 0)
+}
+
+/// Events that the work logs should have and the table has not: what was never stored, or is gone, no delivery can tell.
+const fn missing(counts: &Counts) -> i64 {
+    counts.work_logs * EVENTS_EACH - counts.events
 }
 
 async fn wait_until_settled(stage: &Stage, deliveries: &Deliveries) -> Result<Counts, DemoError> {
@@ -217,6 +224,7 @@ fn print_table(deliveries: &Deliveries, counts: &Counts, report: &DeliveryReport
     for (label, value) in [
         ("work logs created (rows committed)", counts.work_logs.to_string()),
         ("events committed with them", report.committed.to_string()),
+        ("events that work logs lack", missing(counts).to_string()),
         ("events published", counts.published.to_string()),
         ("events delivered", report.delivered.to_string()),
         ("delivered again (allowed: a relay was killed)", duplicates.to_string()),
