@@ -99,11 +99,8 @@ const SQL_HOMES: &[&str] = &["adapter-persistence-postgres", "test-support", "sy
 
 /// Where a technology lives. A crate that is not listed may be used anywhere but in the core.
 pub const HOMES: &[Home] = &[
-    // A context brings its own persistence adapter; the bootstrap opens the pool.
-    Home {
-        external: "sea-orm",
-        homes: &["adapter-persistence-postgres", CONTEXT, "app-bootstrap", "system-tests", "benchmarks"],
-    },
+    // A context brings its own persistence adapter.
+    Home { external: "sea-orm", homes: &["adapter-persistence-postgres", CONTEXT, "system-tests", "benchmarks"] },
     Home { external: "sqlx", homes: SQL_HOMES },
     Home { external: "tokio-postgres", homes: SQL_HOMES },
     // The bootstrap adds the application's own history of migrations.
