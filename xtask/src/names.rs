@@ -1,7 +1,7 @@
 //! `names`: every path, item and test that the tables of the documents name is real.
 //!
 //! The documents that have such tables: the mapping from the template that this one mirrors, the evidence register, the
-//! register of cases, the promises of the front page and of the page on security. All mismatches are listed at once.
+//! register of cases, the rules, the promises of the front page and of the page on security. All mismatches are listed at once.
 
 mod cases;
 mod commands;
@@ -43,6 +43,7 @@ type Rule = fn(&SourceFile, &Index) -> Report;
 const MAPPING: &str = "docs/mapping-from-ca-tmpl.md";
 const EVIDENCE: &str = "docs/evidence.md";
 const CASES: &str = "docs/cases.md";
+const RULES: &str = "docs/rules.md";
 const FRONT_PAGE: &str = "README.md";
 const SECURITY: &str = "SECURITY.md";
 
@@ -54,11 +55,12 @@ pub fn check(root: &Path) -> Result<Report, Error> {
     let index = Index::read(root)?;
     let mut report = Report::default();
     report.looked_at("test functions", index.test_count());
-    let rules: [(&str, Rule); 6] = [
+    let rules: [(&str, Rule); 7] = [
         (MAPPING, |document, index| check_mapping(document, index, MIRRORED)),
         (EVIDENCE, check_evidence),
         (CASES, check_cases),
         (CASES, check_long),
+        (RULES, check_shown_by),
         (FRONT_PAGE, check_shown_by),
         (SECURITY, check_shown_by),
     ];
