@@ -83,7 +83,7 @@ pub(super) const EDITS: &[(&str, &str, &str)] = &[
         "",
     ),
     ("README.md", "## Two commands", "## One command"),
-    ("README.md", "Both commands bring", "It brings"),
+    ("README.md", "Both commands bring PostgreSQL and RabbitMQ themselves", "It brings PostgreSQL and RabbitMQ itself"),
     (
         "README.md",
         "installed server binaries; on Debian and Ubuntu they can",
