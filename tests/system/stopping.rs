@@ -1,4 +1,4 @@
-//! How processes end: by a signal, by a second one, or because their work is done.
+//! How processes end: by a signal, by a second one, or because their work is done (rule R25).
 
 use std::time::Duration;
 

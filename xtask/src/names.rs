@@ -9,6 +9,7 @@ mod evidence;
 mod index;
 mod long;
 mod mapping;
+mod rules;
 
 use std::path::Path;
 
@@ -18,6 +19,7 @@ pub use evidence::{check_evidence, check_shown_by};
 pub use index::Index;
 pub use long::check_long;
 pub use mapping::{MIRRORED, check_mapping};
+pub use rules::check_rules;
 
 use crate::{
     Error, Report,
@@ -55,12 +57,13 @@ pub fn check(root: &Path) -> Result<Report, Error> {
     let index = Index::read(root)?;
     let mut report = Report::default();
     report.looked_at("test functions", index.test_count());
-    let rules: [(&str, Rule); 7] = [
+    let rules: [(&str, Rule); 8] = [
         (MAPPING, |document, index| check_mapping(document, index, MIRRORED)),
         (EVIDENCE, check_evidence),
         (CASES, check_cases),
         (CASES, check_long),
         (RULES, check_shown_by),
+        (RULES, check_rules),
         (FRONT_PAGE, check_shown_by),
         (SECURITY, check_shown_by),
     ];

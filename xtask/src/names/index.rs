@@ -55,6 +55,12 @@ impl Index {
         self.files.contains_key(path) || self.files.keys().any(|file| file.starts_with(&folder))
     }
 
+    /// The Rust files: path and text.
+    pub(super) fn sources(&self) -> impl Iterator<Item = (&str, &str)> {
+        let rust = self.files.iter().filter(|(path, _)| is_rust(path));
+        rust.map(|(path, text)| (path.as_str(), text.as_str()))
+    }
+
     /// The text of the file.
     pub(super) fn text(&self, path: &str) -> Option<&str> {
         self.files.get(path).map(String::as_str)

@@ -58,6 +58,12 @@ fn without_name(line: &str, code: &str) -> String {
             return line.replacen(&form, "", 1);
         }
     }
+    for (form, instead) in [("The test ", "A test that went with the sample"), ("the test ", INSTEAD)] {
+        let form = format!("{form}{name}");
+        if line.contains(&form) {
+            return line.replacen(&form, instead, 1);
+        }
+    }
     let alone = format!("| {name} |");
     if line.contains(&alone) { line.replacen(&alone, "| |", 1) } else { line.replacen(&name, INSTEAD, 1) }
 }
@@ -91,6 +97,7 @@ mod tests {
             cleaned("The kill, which `gone_a` shows.\n"),
             "The kill, which a test that went with the sample shows.\n"
         );
+        assert_eq!(cleaned("The test `gone_a` runs it.\n"), "A test that went with the sample runs it.\n");
     }
 
     #[test]
