@@ -163,7 +163,7 @@ async fn play(stage: &Stage, deliveries: &Deliveries, arrivals: &Arrivals) -> Re
     Ok(report.is_clean() && counts.dead == 0 && missing(&counts) == 0)
 }
 
-/// Events that the work logs should have and the table has not: what was never stored, or is gone, no delivery can tell.
+/// Events that the work logs should have and the table has not: of what was never stored, or is gone, no delivery tells.
 const fn missing(counts: &Counts) -> i64 {
     counts.work_logs * EVENTS_EACH - counts.events
 }

@@ -4,8 +4,8 @@ use super::runner::End;
 
 /// What a test writes that needs a server which this run goes without, and the server.
 ///
-/// A test that shares the run's servers says `Missing`, one with servers of its own `NoWay`; each in two forms, as an error
-/// shows itself to people and to programmers. The first that a line has counts: for want of TLS is the narrower reason.
+/// A test that shares the run's servers says `Missing`, one with servers of its own `NoWay`; each as `Display` and as
+/// `Debug` have it. The first that a line has counts: TLS is the narrower reason.
 const MISSING: &[(&str, &str)] = &[
     ("speaks TLS here", "a server that speaks TLS"),
     ("this run has no RabbitMQ server", "RabbitMQ"),
