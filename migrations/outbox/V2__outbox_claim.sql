@@ -10,6 +10,8 @@ CREATE TABLE outbox_claim (
     -- All lanes that the claim took, and how many of them it still holds; the row goes with the last one.
     lanes            bigint[]    NOT NULL,
     held             int         NOT NULL,
+    -- Lanes that it still holds, for appenders had them locked, but whose events it has settled.
+    settled          bigint[]    NOT NULL DEFAULT '{}',
     -- Set by the reaper: the token is void. The row outlives this moment only while lanes of it are locked by appenders.
     reaped_at        timestamptz,
     CONSTRAINT outbox_claim_pkey PRIMARY KEY (token)

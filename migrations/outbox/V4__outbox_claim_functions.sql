@@ -87,7 +87,9 @@ DECLARE
     v_started CONSTANT timestamptz := clock_timestamp();
     v_due_from timestamptz;
 BEGIN
-    SELECT f.* INTO v_known FROM outbox_due_floor f ORDER BY f.looked_at DESC LIMIT 1;
+    -- A look that lies ahead was made before the clock was set back, or by another server before a failover: what is due
+    -- now would lie below it until the clock has caught up.
+    SELECT f.* INTO v_known FROM outbox_due_floor f WHERE f.looked_at <= statement_timestamp() ORDER BY f.looked_at DESC LIMIT 1;
     IF v_known.next_look_at + p_patience > statement_timestamp() THEN
         RETURN v_known.due_from;
     END IF;

@@ -5,25 +5,30 @@
 -- SKIP LOCKED, so a report never waits for an appender. A lane that an appender holds is reported as postponed: its
 -- events are settled, its lease stays, and the relay frees it with outbox_free_postponed (or the reaper does, if the
 -- relay dies first).
+--
+-- A report may come twice: the relay repeats it when its answer was lost. The claim knows which lanes it settled before,
+-- and settles none of them again: their events may have been replayed or requeued since, and an attempt is charged once.
 
 -- What acknowledge, fail, release and free_postponed answer.
 CREATE TYPE outbox_settlement AS (
     stale     boolean,  -- the claim is gone or reaped: nothing was changed
     events    int,      -- events whose state was changed
     lanes     int,      -- lanes that were freed
-    postponed bigint[]  -- lanes to be freed by outbox_free_postponed
+    postponed bigint[], -- lanes to be freed by outbox_free_postponed
+    repeated  boolean   -- an earlier report settled some of the lanes: this one counts no event of theirs
 );
 
 -- The answer to a report of a claim that is gone.
 CREATE FUNCTION outbox_stale() RETURNS outbox_settlement LANGUAGE sql IMMUTABLE
-RETURN (true, 0, 0, '{}')::outbox_settlement;
+RETURN (true, 0, 0, '{}', false)::outbox_settlement;
 
 -- Leases that a report has taken hold of.
 CREATE TYPE outbox_leases AS (
     lanes     bigint[],  -- lanes that are leased by the claim, and locked now
     rows      tid[],     -- their rows: while a row is locked its ctid stands still, and is the cheapest way back to it
     floors    bigint[],
-    postponed bigint[]   -- lanes that are leased by the claim, and locked by somebody else
+    postponed bigint[],  -- lanes that are leased by the claim, and locked by somebody else
+    settled   bigint[]   -- lanes of the claim that an earlier report settled
 );
 
 -- Locks those of the lanes that the claim leases and nobody else has locked.
@@ -35,7 +40,7 @@ SET plan_cache_mode = force_custom_plan SET enable_seqscan = off SET enable_bitm
 DECLARE
     v_leases outbox_leases;
 BEGIN
-    SELECT coalesce(array_agg(k.lane), '{}'), array_agg(k.ctid), array_agg(k.floor), '{}' INTO v_leases
+    SELECT coalesce(array_agg(k.lane), '{}'), array_agg(k.ctid), array_agg(k.floor), '{}', '{}' INTO v_leases
       FROM (SELECT l.lane, l.ctid, l.floor FROM outbox_lane l WHERE l.lane = ANY (p_lanes) AND l.token = p_token
              ORDER BY l.lane FOR UPDATE SKIP LOCKED) k;
     IF cardinality(v_leases.lanes) < cardinality(p_lanes) THEN
@@ -50,12 +55,40 @@ END $$;
 
 -- The fence, and then the locks: NULL if the claim is gone or reaped.
 CREATE FUNCTION outbox_take_leases(p_token uuid, p_lanes bigint[]) RETURNS outbox_leases LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    v_settled bigint[];
+    v_leases outbox_leases;
 BEGIN
-    PERFORM FROM outbox_claim c WHERE c.token = p_token AND c.reaped_at IS NULL FOR UPDATE;
+    SELECT c.settled INTO v_settled FROM outbox_claim c WHERE c.token = p_token AND c.reaped_at IS NULL FOR UPDATE;
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
-    RETURN outbox_lock_leases(p_token, p_lanes);
+    v_leases := outbox_lock_leases(p_token, p_lanes);
+    IF cardinality(v_settled) > 0 OR cardinality(v_leases.lanes || v_leases.postponed) < cardinality(p_lanes) THEN
+        v_leases.settled := ARRAY(  -- also those that it freed: they were the claim's, and are not any more
+            SELECT w.lane FROM unnest(p_lanes) AS w (lane)
+             WHERE w.lane = ANY (v_settled)
+                OR w.lane <> ALL (v_leases.lanes || v_leases.postponed)
+                   AND w.lane = ANY ((SELECT c.lanes FROM outbox_claim c WHERE c.token = p_token)::bigint[]));
+    END IF;
+    RETURN v_leases;
+END $$;
+
+-- The lanes whose events a report settles: those that are leased, and were not settled before. Remembers those of them
+-- that are postponed; the others are freed by the report.
+CREATE FUNCTION outbox_lanes_to_settle(p_token uuid, p_leases outbox_leases) RETURNS bigint[] LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    v_lanes bigint[] := p_leases.lanes || p_leases.postponed;
+BEGIN
+    IF cardinality(p_leases.settled) > 0 THEN
+        v_lanes := ARRAY(SELECT w.lane FROM unnest(v_lanes) AS w (lane) WHERE w.lane <> ALL (p_leases.settled));
+    END IF;
+    IF cardinality(p_leases.postponed) > 0 THEN
+        UPDATE outbox_claim c
+           SET settled = c.settled || ARRAY(SELECT w.lane FROM unnest(p_leases.postponed) AS w (lane) WHERE w.lane <> ALL (c.settled))
+         WHERE c.token = p_token;
+    END IF;
+    RETURN v_lanes;
 END $$;
 
 -- Marks confirmed events of the given lanes published, or deletes them (p_delete: keep no history; halves the WAL).
@@ -140,9 +173,9 @@ BEGIN
     IF v_leases IS NULL THEN
         RETURN outbox_stale();
     END IF;
-    v_events := outbox_settle_events(v_leases.lanes || v_leases.postponed, p_ids, p_delete);
+    v_events := outbox_settle_events(outbox_lanes_to_settle(p_token, v_leases), p_ids, p_delete);
     PERFORM outbox_free_lanes(p_token, v_leases, p_delay);
-    RETURN (false, v_events, cardinality(v_leases.lanes), v_leases.postponed)::outbox_settlement;
+    RETURN (false, v_events, cardinality(v_leases.lanes), v_leases.postponed, cardinality(v_leases.settled) > 0)::outbox_settlement;
 END $$;
 
 -- Records the failures of events of the given lanes; see outbox_fail.
@@ -176,6 +209,7 @@ CREATE FUNCTION outbox_fail(
 RETURNS outbox_settlement LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     v_leases CONSTANT outbox_leases := outbox_take_leases(p_token, p_lanes);
+    v_lanes bigint[];
     v_events int;
 BEGIN
     IF NOT p_outcomes <@ ARRAY['retry', 'block', 'skip'] THEN
@@ -184,10 +218,11 @@ BEGIN
     IF v_leases IS NULL THEN
         RETURN outbox_stale();
     END IF;
-    v_events := outbox_settle_events(v_leases.lanes || v_leases.postponed, p_ids, p_delete)
-              + outbox_fail_events(v_leases.lanes || v_leases.postponed, p_failed, p_outcomes, p_errors, p_delays);
+    v_lanes := outbox_lanes_to_settle(p_token, v_leases);
+    v_events := outbox_settle_events(v_lanes, p_ids, p_delete)
+              + outbox_fail_events(v_lanes, p_failed, p_outcomes, p_errors, p_delays);
     PERFORM outbox_free_lanes(p_token, v_leases, interval '0');
-    RETURN (false, v_events, cardinality(v_leases.lanes), v_leases.postponed)::outbox_settlement;
+    RETURN (false, v_events, cardinality(v_leases.lanes), v_leases.postponed, cardinality(v_leases.settled) > 0)::outbox_settlement;
 END $$;
 
 -- Frees lanes that an earlier report postponed. It waits its turn for the first of them, half a second at most,
@@ -208,7 +243,7 @@ BEGIN
         v_leases := outbox_lock_leases(p_token, p_lanes[2:] || p_lanes[1]);
     END IF;
     PERFORM outbox_free_lanes(p_token, v_leases, p_delay);
-    RETURN (false, 0, cardinality(v_leases.lanes), v_leases.postponed)::outbox_settlement;
+    RETURN (false, 0, cardinality(v_leases.lanes), v_leases.postponed, false)::outbox_settlement;
 END $$;
 
 -- Extends the lease of a claim. False: the claim is gone or reaped, and whatever it held must not be sent any more.

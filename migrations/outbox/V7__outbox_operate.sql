@@ -117,17 +117,23 @@ BEGIN
 END $$;
 
 -- From its commit on no claim takes an event of this type (the empty text: of any); what is in flight finishes.
--- A type whose resume is not finished yet is paused anew.
+-- A type whose resume is not finished yet is paused anew. False: it is paused. Such a row is not even locked: a claim takes
+-- a pause that is locked for one that is being lifted (outbox_paused_types).
 CREATE FUNCTION outbox_pause(p_aggregate_type text, p_operator text, p_reason text DEFAULT NULL) RETURNS boolean
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
-    INSERT INTO outbox_pause AS p (aggregate_type, operator, reason) VALUES (p_aggregate_type, p_operator, p_reason)
-    ON CONFLICT (aggregate_type) DO UPDATE
-       SET paused_at = excluded.paused_at, operator = excluded.operator, reason = excluded.reason, resumed_at = NULL
-     WHERE p.resumed_at IS NOT NULL;
-    IF NOT FOUND THEN
-        RETURN false;
-    END IF;
+    LOOP  -- once more if the pause that was met goes meanwhile
+        INSERT INTO outbox_pause (aggregate_type, operator, reason) VALUES (p_aggregate_type, p_operator, p_reason)
+        ON CONFLICT (aggregate_type) DO NOTHING;
+        EXIT WHEN FOUND;
+        UPDATE outbox_pause p
+           SET paused_at = statement_timestamp(), operator = p_operator, reason = p_reason, resumed_at = NULL
+         WHERE p.aggregate_type = p_aggregate_type AND p.resumed_at IS NOT NULL;
+        EXIT WHEN FOUND;
+        IF EXISTS (SELECT FROM outbox_pause p WHERE p.aggregate_type = p_aggregate_type AND p.resumed_at IS NULL) THEN
+            RETURN false;
+        END IF;
+    END LOOP;
     PERFORM outbox_record(p_operator, p_reason, 'pause', 1, p_aggregate_type => p_aggregate_type);
     RETURN true;
 END $$;

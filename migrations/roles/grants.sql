@@ -57,7 +57,7 @@ BEGIN
                                  'outbox_paused_types, outbox_wait_for_lane'),
             ('relay', 'EXECUTE', 'FUNCTION outbox_acknowledge, outbox_fail, outbox_fail_events, outbox_free_lanes, '
                                  'outbox_free_postponed, outbox_lock_leases, outbox_release, outbox_renew, '
-                                 'outbox_settle_events, outbox_stale, outbox_take_leases'),
+                                 'outbox_lanes_to_settle, outbox_settle_events, outbox_stale, outbox_take_leases'),
             ('relay', 'EXECUTE', 'FUNCTION outbox_reap, outbox_kill_expired_heads, outbox_cleanup, outbox_delete_published, '
                                  'outbox_lead, outbox_resign'),
             ('relay', 'EXECUTE', 'FUNCTION outbox_statistics'),

@@ -64,6 +64,14 @@ pub enum NewError {
         /// The most characters.
         bound: usize,
     },
+    /// A module would be called like a word of the language.
+    #[error("{part} is `{value}`, but a module is called like it, and in lower case it is a keyword of Rust")]
+    Keyword {
+        /// Which name.
+        part: &'static str,
+        /// The name.
+        value: String,
+    },
     /// An option is missing.
     #[error("{0} is missing")]
     Missing(&'static str),

@@ -82,6 +82,7 @@ const FUNCTIONS: [&str; 44] = [
     "outbox_json_is_deeper",
     "outbox_kill_expired_heads",
     "outbox_lane_of",
+    "outbox_lanes_to_settle",
     "outbox_lead",
     "outbox_lease_lanes",
     "outbox_lock_leases",

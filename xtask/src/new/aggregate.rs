@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::{
     NewError, TemplateError, Words,
     template::{Values, fill},
+    words::KEYWORDS,
 };
 use crate::{
     Error,
@@ -20,14 +21,6 @@ const EXPECTED: &str = "NAME --context NAME --events A,B";
 
 const FEWEST_EVENTS: usize = 2;
 const MOST_EVENTS: usize = 12;
-
-/// Words that cannot be the name of a module.
-const KEYWORDS: &[&str] = &[
-    "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "crate", "do", "dyn", "else",
-    "enum", "extern", "false", "final", "fn", "for", "gen", "if", "impl", "in", "let", "loop", "macro", "match", "mod",
-    "move", "mut", "override", "priv", "pub", "ref", "return", "self", "static", "struct", "super", "trait", "true",
-    "try", "type", "typeof", "unsafe", "unsized", "use", "virtual", "where", "while", "yield",
-];
 
 /// What is asked for, checked.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -71,7 +71,7 @@ impl Part {
                 name = Some(argument);
             }
         }
-        let name = Words::try_new("the name", name.ok_or(NewError::Missing("NAME"))?)?;
+        let name = Words::of_module("the name", name.ok_or(NewError::Missing("NAME"))?)?;
         let mut value = |option: &'static str| options.remove(option).flatten().ok_or(NewError::Missing(option));
         let context = value("--context")?.clone();
         let of = match kind.option() {
@@ -252,6 +252,16 @@ mod tests {
         assert_eq!(again, NewError::Exists("crates/shop-floor/src/adapter/consumer.rs".to_owned()));
         let again = refused(new(root, &words("port ExchangeRates --context shop-floor")));
         assert_eq!(again, NewError::Exists("crates/shop-floor/src/ports/exchange_rates.rs".to_owned()));
+    }
+
+    #[test]
+    fn keyword_as_the_name_of_a_module_is_refused_before_anything_is_written() {
+        let folder = workspace();
+        for line in ["port Move --context shop-floor", "adapter Type --port Rates --context shop-floor"] {
+            let error = refused(new(folder.path(), &words(line)));
+            assert!(matches!(error, NewError::Keyword { part: "the name", .. }), "{line}: {error}");
+        }
+        assert!(!folder.path().join("crates/shop-floor/src/ports/move.rs").exists());
     }
 
     #[test]

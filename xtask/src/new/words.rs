@@ -10,6 +10,14 @@ const USED: &[&str] = &[
     "Result", "Router", "Self", "Some", "State", "String", "Uuid", "Vec",
 ];
 
+/// Words that cannot be the name of a module.
+pub(super) const KEYWORDS: &[&str] = &[
+    "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "crate", "do", "dyn", "else",
+    "enum", "extern", "false", "final", "fn", "for", "gen", "if", "impl", "in", "let", "loop", "macro", "match", "mod",
+    "move", "mut", "override", "priv", "pub", "ref", "return", "self", "static", "struct", "super", "trait", "true",
+    "try", "type", "typeof", "unsafe", "unsized", "use", "virtual", "where", "while", "yield",
+];
+
 /// A name made of words: `SalesOrder`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Words(String);
@@ -29,6 +37,18 @@ impl Words {
             return Err(wrong());
         }
         Ok(Self(value.to_owned()))
+    }
+
+    /// Checks a name that is one of a module as well; `part` says in the error which one it is.
+    ///
+    /// # Errors
+    /// [`NewError::TypeName`]; [`NewError::Keyword`].
+    pub fn of_module(part: &'static str, value: &str) -> Result<Self, NewError> {
+        let words = Self::try_new(part, value)?;
+        if KEYWORDS.contains(&words.joined('_').as_str()) {
+            return Err(NewError::Keyword { part, value: value.to_owned() });
+        }
+        Ok(words)
     }
 
     /// The name as it is.

@@ -57,6 +57,8 @@ pub struct SettlementRow {
     pub lanes: i32,
     /// Lanes that an appender holds: settled, but still leased.
     pub postponed: Vec<i64>,
+    /// An earlier report settled some of the lanes: this one counts no event of theirs.
+    pub repeated: bool,
 }
 
 /// An event whose delivery failed, as the database takes it.

@@ -156,8 +156,10 @@ fn checked(
     events: usize,
     lanes: usize,
 ) -> Result<Settlement, StoreError> {
+    let repeated = answer.repeated;
     let settlement = settlement(answer)?;
-    if settlement.stale {
+    // Of a repeated report the first one has changed, and counted, what there was.
+    if settlement.stale || repeated {
         return Ok(settlement);
     }
     let wide = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);

@@ -161,6 +161,22 @@ async fn a_lane_whose_append_committed_late_is_found_beside_others_though_nobody
     assert_eq!(fixture.claim_as(longest_waiting).await.ids(), [late.id()], "a claim's patience ends");
 }
 
+#[tokio::test]
+async fn a_look_by_a_clock_that_was_ahead_hides_no_lane() {
+    let fixture = Fixture::new("set-back").await;
+    fixture
+        .sql()
+        .await
+        .execute(
+            "DELETE FROM outbox_due_floor; INSERT INTO outbox_due_floor (looked_at, due_from, next_look_at) \
+             SELECT t, t - interval '250 ms', t + interval '250 ms' FROM (SELECT statement_timestamp() + interval '1 h' AS t) ahead",
+        )
+        .await;
+    let next = event("next");
+    fixture.append(std::slice::from_ref(&next)).await;
+    assert_eq!(fixture.claim().await.ids(), [next.id()]);
+}
+
 /// Refuses to write a claim or to settle an event at any isolation level but the relay's own.
 const READ_COMMITTED_ALONE: &str = "CREATE FUNCTION refuse_other_levels() RETURNS trigger LANGUAGE plpgsql AS $$ \
      BEGIN \

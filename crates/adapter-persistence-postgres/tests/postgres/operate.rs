@@ -156,6 +156,19 @@ async fn a_run_ends_at_the_first_event_of_a_paused_type_that_shares_the_lane() {
 }
 
 #[tokio::test]
+async fn a_second_pause_of_a_type_lets_no_claim_take_the_first_for_lifted() {
+    let fixture = Fixture::new("paused-twice").await;
+    let order = PauseScope::Type(AggregateType::try_new("order").expect("valid"));
+    assert!(fixture.events.pause(&order, &tester()).await.expect("asked"));
+    fixture.append(&[event("a")]).await;
+    let mut second = fixture.sql().await;
+    second.execute("BEGIN").await;
+    assert!(!second.one::<bool>("SELECT outbox_pause('order', 'somebody')").await, "it is paused");
+    assert!(fixture.claim().await.runs.is_empty(), "the second pause is not committed yet");
+    second.execute("COMMIT").await;
+}
+
+#[tokio::test]
 async fn a_claim_that_waits_for_a_lane_takes_nothing_while_everything_is_paused() {
     let fixture = Fixture::new("overdue").await;
     fixture.append(&events("a", 1)).await;

@@ -240,6 +240,32 @@ pub async fn a_settlement_postpones_a_lane_that_an_appender_holds_and_frees_it_l
     assert_eq!(bench.claim().await.ids(), [[next[0].id()]]);
 }
 
+pub async fn a_settlement_that_is_repeated_settles_and_charges_nothing_again<H: OutboxHarness>() {
+    // Its answer was lost, and an appender kept the claim alive: the relay says it again (rules R2 and R3).
+    let bench = Bench::<H>::fresh().await;
+    let store = bench.harness.store();
+    let sent = bench.appended("a", 1).await[0];
+    let claim = bench.claim().await;
+    let tx = bench.open_append(&bench.events.many_of("a", 1)).await;
+    assert_eq!(bench.acknowledge(&claim).await.postponed.len(), 1);
+    bench.commit(tx).await;
+    assert!(bench.harness.operations().replay(sent).await.unwrap());
+    assert_eq!(store.acknowledge(claim.token, &claim.start(1)).await.unwrap(), settled(1, 0));
+    assert_ne!(bench.status(sent).await, Status::Published, "the replay is to be sent yet");
+    assert!(bench.publish_due().await.concat().contains(&sent));
+
+    let refused = bench.appended("b", 1).await[0];
+    let claim = bench.claim().await;
+    let tx = bench.open_append(&bench.events.many_of("b", 1)).await;
+    let retry = FailedOutcome::Retry { after: Duration::ZERO };
+    for events in [1, 0, 0] {
+        assert_eq!(bench.fail(&claim, 0, retry).await.events, events);
+    }
+    bench.commit(tx).await;
+    assert_eq!(bench.fail(&claim, 0, retry).await, settled(1, 0));
+    assert_eq!(bench.state(refused).await.attempts, 1);
+}
+
 pub async fn freeing_lanes_of_which_some_are_free_already_does_no_harm<H: OutboxHarness>() {
     let bench = Bench::<H>::fresh().await;
     bench.appended("a", 1).await;

@@ -115,6 +115,7 @@ macro_rules! outbox_store_contract {
                 an_aggregate_whose_lane_was_emptied_flows_again,
                 events_appended_while_their_lane_is_leased_are_neither_lost_nor_handed_out_early,
                 a_settlement_postpones_a_lane_that_an_appender_holds_and_frees_it_later,
+                a_settlement_that_is_repeated_settles_and_charges_nothing_again,
                 freeing_lanes_of_which_some_are_free_already_does_no_harm,
                 failing_and_releasing_postpone_as_well,
                 a_release_publishes_the_confirmed_start_and_gives_the_rest_back_untouched,

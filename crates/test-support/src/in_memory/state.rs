@@ -116,6 +116,8 @@ pub(super) struct ClaimRow {
     pub(super) claimed_at: OffsetDateTime,
     pub(super) lease_expires_at: OffsetDateTime,
     pub(super) lanes: Vec<LaneId>,
+    /// Those whose events a report has settled: a repeated report settles none of them again.
+    pub(super) settled: Vec<LaneId>,
     /// The token is void; the row stays while appenders hold some of its lanes.
     pub(super) reaped: bool,
 }

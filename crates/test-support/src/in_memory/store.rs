@@ -114,6 +114,7 @@ impl State {
                 claimed_at: now,
                 lease_expires_at: now + request.lease,
                 lanes: runs.keys().copied().collect(),
+                settled: Vec::new(),
                 reaped: false,
             };
             self.claims.insert(request.token, claim);
@@ -193,11 +194,13 @@ impl State {
             return Ok(Settlement::default());
         }
         let lanes = runs.iter().map(|(run, _)| run.lane);
-        let Some(leased) = self.fence(token, lanes) else {
+        let Some(leased) = self.fence(token, lanes.clone()) else {
             return Ok(Settlement { stale: true, ..Settlement::default() });
         };
         let (mut expected, mut events) = (0, 0);
-        for (run, failed) in runs {
+        let settled = self.take_up(token, lanes);
+        let repeated = !settled.is_empty();
+        for (run, failed) in runs.iter().filter(|(run, _)| !settled.contains(&run.lane)) {
             for id in &run.confirmed {
                 expected += 1;
                 events += self.publish(*id, &leased, on_publish, now)?;
@@ -214,13 +217,24 @@ impl State {
             if expected == actual { Ok(()) } else { Err(StoreError::RowsAffected { operation, expected, actual }) }
         };
         counted(operation, expected, events)?;
-        counted(operation, runs.len(), leased.len())?;
+        if !repeated {
+            counted(operation, runs.len(), leased.len())?;
+        }
         Ok(Settlement {
             freed: narrow(leased.len() - postponed.len()),
             events: narrow(events),
             postponed,
             stale: false,
         })
+    }
+
+    /// Remembers that the claim's lanes are settled now, and tells which of them an earlier report had settled.
+    fn take_up(&mut self, token: LeaseToken, lanes: impl Iterator<Item = LaneId>) -> Vec<LaneId> {
+        let Some(claim) = self.claims.get_mut(&token) else { return Vec::new() };
+        let (settled, new): (Vec<_>, Vec<_>) =
+            lanes.filter(|lane| claim.lanes.contains(lane)).partition(|lane| claim.settled.contains(lane));
+        claim.settled.extend(new);
+        settled
     }
 
     /// Frees what an earlier call postponed; lanes that are free already do no harm.

@@ -67,7 +67,7 @@ fn conflict() -> StoreError {
 }
 
 fn settled(events: i32, lanes: i32, postponed: &[i64]) -> SettlementRow {
-    SettlementRow { stale: false, events, lanes, postponed: postponed.to_vec() }
+    SettlementRow { stale: false, events, lanes, postponed: postponed.to_vec(), repeated: false }
 }
 
 fn store_over(repository: Scripted) -> (OutboxStoreAdapter, Arc<Scripted>) {
@@ -186,6 +186,8 @@ async fn a_settlement_that_changed_another_number_of_rows_is_an_error_unless_the
     }
     let gone = SettlementRow { stale: true, ..SettlementRow::default() };
     assert!(refused(gone).await.expect("no error").stale);
+    let again = SettlementRow { repeated: true, ..settled(0, 1, &[7]) };
+    assert_eq!(refused(again).await.expect("the first report counted").freed, 1);
 }
 
 #[tokio::test]
