@@ -62,7 +62,7 @@ const RELATIONS: [&str; 14] = [
 ];
 
 /// The functions of the outbox, those included that others call.
-const FUNCTIONS: [&str; 44] = [
+const FUNCTIONS: [&str; 45] = [
     "outbox_acknowledge",
     "outbox_claim",
     "outbox_claim_overdue",

@@ -177,7 +177,7 @@ const CLAIMED: &str = "lane, sequence, id, aggregate_type, aggregate_id, event_t
      (extract(epoch FROM created_at) * 1000000)::bigint, \
      (extract(epoch FROM statement_timestamp() - created_at) * 1000000)::bigint";
 
-const SETTLED: &str = "stale, events, lanes, postponed";
+const SETTLED: &str = "stale, events, lanes, postponed, repeated";
 
 fn claimed_row(row: &PgRow) -> Result<ClaimedRow, sqlx::Error> {
     Ok(ClaimedRow {
@@ -202,6 +202,7 @@ fn settlement_row(row: &PgRow) -> Result<SettlementRow, sqlx::Error> {
         events: row.try_get(1)?,
         lanes: row.try_get(2)?,
         postponed: row.try_get(3)?,
+        repeated: row.try_get(4)?,
     })
 }
 

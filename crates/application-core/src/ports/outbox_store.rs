@@ -29,6 +29,7 @@ pub trait OutboxStorePort: Send + Sync {
     /// Settles runs that were confirmed to their end, and gives their lanes back.
     ///
     /// With empty `confirmed`, frees lanes that an earlier call postponed; it waits a short time for each.
+    /// A call may be repeated when its answer was lost: what the first one settled is not settled again.
     ///
     /// # Errors
     /// [`StoreError`]; [`StoreError::RowsAffected`] when an event of a standing claim was not there to settle.
