@@ -44,6 +44,16 @@ pub enum OperateError {
         /// What was asked for, as a participle.
         action: &'static str,
     },
+    /// A range in which nothing can lie.
+    #[error("{field} must lie behind {from}, but it is {until}")]
+    EmptyRange {
+        /// The end of the range.
+        field: &'static str,
+        /// Where the range begins.
+        from: String,
+        /// Where it should end.
+        until: String,
+    },
     /// The store failed.
     #[error("the outbox could not be operated")]
     Store {
@@ -153,7 +163,7 @@ impl OperateOutboxUseCase {
         by: &Attribution,
         stop: &StopSignal,
     ) -> Result<ManyReport, OperateError> {
-        let mut pages = Pages::new(action, which, batch);
+        let mut pages = Pages::new(action, which, batch)?;
         let mut report = ManyReport::default();
         while !stop.is_set() {
             let Some(ids) = pages.next(self.ports.operations.as_ref()).await? else { return Ok(report) };
@@ -188,7 +198,7 @@ impl OperateOutboxUseCase {
         which: &Selection,
         stop: &StopSignal,
     ) -> Result<ManyReport, OperateError> {
-        let mut pages = Pages::new(action, which, MOST_IN_A_BATCH);
+        let mut pages = Pages::new(action, which, MOST_IN_A_BATCH)?;
         let mut report = ManyReport::default();
         while !stop.is_set() {
             let Some(ids) = pages.next(self.ports.operations.as_ref()).await? else { return Ok(report) };
@@ -221,6 +231,7 @@ impl OperateOutboxUseCase {
     /// # Errors
     /// [`OperateError`].
     pub async fn page(&self, filter: &EventFilter) -> Result<EventPage, OperateError> {
+        check_range(filter)?;
         Ok(self.ports.operations.list(filter).await?)
     }
 
@@ -464,6 +475,27 @@ fn starts_from(action: EventAction, state: &OutboxEventState) -> bool {
     }
 }
 
+/// A range that was turned round by mistake would answer that there is nothing.
+fn check_range(filter: &EventFilter) -> Result<(), OperateError> {
+    let EventFilter { published_from, published_until, from, to, .. } = filter;
+    match (published_from, published_until) {
+        (Some(from), Some(until)) if from >= until => {
+            return Err(OperateError::EmptyRange {
+                field: "published_until",
+                from: from.to_string(),
+                until: until.to_string(),
+            });
+        }
+        _ => {}
+    }
+    match (from, to) {
+        (Some(from), Some(to)) if from > to => {
+            Err(OperateError::EmptyRange { field: "to", from: from.to_string(), until: to.to_string() })
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The batches of a selection, one after the other.
 enum Pages {
     Given { left: Vec<EventId>, batch: usize },
@@ -472,9 +504,9 @@ enum Pages {
 }
 
 impl Pages {
-    fn new(action: EventAction, which: &Selection, batch: u32) -> Self {
+    fn new(action: EventAction, which: &Selection, batch: u32) -> Result<Self, OperateError> {
         let batch = batch.clamp(1, MOST_IN_A_BATCH);
-        match which {
+        Ok(match which {
             // Each once, however often it is named: it can be changed, or left alone, only once.
             Selection::Events(ids) => {
                 let mut seen = HashSet::new();
@@ -482,6 +514,7 @@ impl Pages {
                 Self::Given { left, batch: usize::try_from(batch).unwrap_or(1) }
             }
             Selection::Matching(filter) => {
+                check_range(filter)?;
                 let status = match action {
                     EventAction::Requeue | EventAction::Discard => OutboxEventStatus::Dead,
                     EventAction::Replay => OutboxEventStatus::Published,
@@ -489,7 +522,7 @@ impl Pages {
                 let filter = filter.clone();
                 Self::Found(EventFilter { status: Some(status), unresolved: true, limit: batch, ..filter })
             }
-        }
+        })
     }
 
     /// The next ones, maybe none of what was looked at; `None`: that was all. An event that dies behind the page that was

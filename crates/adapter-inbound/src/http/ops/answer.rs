@@ -135,6 +135,7 @@ pub(super) fn problem(error: OperateError) -> ProblemDetails {
         OperateError::NotFound { .. } | OperateError::HistoryNotKept { .. } => {
             ProblemDetails::new(StatusCode::NOT_FOUND, error.to_string())
         }
+        OperateError::EmptyRange { .. } => ProblemDetails::new(StatusCode::BAD_REQUEST, error.to_string()),
         OperateError::NotAllowed { .. } => ProblemDetails::new(StatusCode::CONFLICT, error.to_string()),
         OperateError::Store { source } => {
             let status =

@@ -224,6 +224,32 @@ async fn a_requeue_by_filter_asks_for_what_is_unresolved_and_one_of_named_events
 }
 
 #[tokio::test]
+async fn a_range_that_ends_before_it_begins_is_refused_with_both_ends_and_nothing_is_looked_at() {
+    let now = time::OffsetDateTime::UNIX_EPOCH;
+    let ids = EventFilter { from: Some(dead(2).id), to: Some(dead(1).id), ..EventFilter::default() };
+    let times = EventFilter { published_from: Some(now), published_until: Some(now), ..EventFilter::default() };
+    for (filter, ends) in
+        [(ids, [dead(2).id.to_string(), dead(1).id.to_string()]), (times, [now.to_string(), now.to_string()])]
+    {
+        let operate = operate(MockOutboxOperationsPort::new());
+        let which = Selection::Matching(filter.clone());
+        let stop = StopSignal::new();
+        for error in [
+            operate.page(&filter).await.unwrap_err(),
+            operate.count_many(EventAction::Replay, &which, &stop).await.unwrap_err(),
+            operate.act_on_many(EventAction::Replay, &which, 2, &somebody(), &stop).await.unwrap_err(),
+        ] {
+            let text = error.to_string();
+            assert!(ends.iter().all(|end| text.contains(end)), "{text}");
+        }
+    }
+    let one = EventFilter { from: Some(dead(1).id), to: Some(dead(1).id), ..EventFilter::default() };
+    let mut operations = MockOutboxOperationsPort::new();
+    operations.expect_list().times(1).returning(|_| Ok(EventPage { events: Vec::new(), next: None }));
+    operate(operations).page(&one).await.unwrap();
+}
+
+#[tokio::test]
 async fn a_replay_by_filter_is_about_published_events_of_the_range_and_goes_on_behind_its_last_batch() {
     let published = |n: u128| OutboxEventState { status: OutboxEventStatus::Published, ..dead(n) };
     let range = EventFilter {
