@@ -5,7 +5,10 @@ use std::time::Duration;
 use application_core::{
     inbox::ParkedAggregate,
     outbox::{AggregateId, AggregateType, Attribution, EventId, Reason},
-    ports::{ConsumerName, FirstSeen, InboxMaintenancePort, InboxPort, LeaderTerm, ParkingPort, StoreError},
+    ports::{
+        ConsumerName, FirstSeen, InboxMaintenancePort, InboxOperationsPort, InboxPort, LeaderTerm, ParkingPort,
+        StoreError,
+    },
 };
 use async_trait::async_trait;
 use sea_orm::{ConnectionTrait, DbBackend};
@@ -32,63 +35,6 @@ impl PostgresInbox {
     #[must_use]
     pub const fn new(database: Database) -> Self {
         Self { database }
-    }
-
-    /// Forgets that the consumer handled these events, so that a replay has its effect again, and records who wanted it.
-    /// Returns how many were recorded as handled. More than [`Self::FORGOTTEN_AT_ONCE`] are several transactions.
-    ///
-    /// # Errors
-    /// [`StoreError`]; what was forgotten before stays so.
-    pub async fn forget(
-        &self,
-        consumer: &ConsumerName,
-        events: &[EventId],
-        by: &Attribution,
-    ) -> Result<u64, StoreError> {
-        let mut forgotten = 0;
-        for batch in events.chunks(Self::FORGOTTEN_AT_ONCE) {
-            let ids: Vec<_> = batch.iter().map(EventId::as_uuid).collect();
-            let arguments = attributed(Arguments::new().text(consumer.as_str()).uuids(&ids), by);
-            let rows = run(&self.database, &arguments.call("outbox_forget", "*")).await?;
-            forgotten += u64::try_from(rows.len()).unwrap_or(u64::MAX);
-        }
-        Ok(forgotten)
-    }
-
-    /// Records that somebody asks for an aggregate's parked messages to be handled, `discard` to be given up. It comes
-    /// before the asking, so that nothing is asked for without a record.
-    ///
-    /// # Errors
-    /// [`StoreError`].
-    pub async fn record_unpark(
-        &self,
-        aggregate_type: &AggregateType,
-        aggregate_id: &AggregateId,
-        discard: Option<EventId>,
-        by: &Attribution,
-    ) -> Result<(), StoreError> {
-        let arguments = Arguments::new().text(aggregate_type.as_str()).text(aggregate_id.as_str());
-        let arguments = attributed(arguments.optional_uuid(discard.map(|event| event.as_uuid())), by);
-        run_for_row(&self.database, &arguments.call("outbox_record_unpark", "*")).await?;
-        Ok(())
-    }
-
-    /// The aggregates that are parked for the consumer, longest first; at most `limit`.
-    ///
-    /// # Errors
-    /// [`StoreError`].
-    pub async fn list_parked(&self, consumer: &ConsumerName, limit: u32) -> Result<Vec<ParkedAggregate>, StoreError> {
-        let arguments = Arguments::new().text(consumer.as_str()).int(limit);
-        self.parked_rows(&arguments.fill(LIST_PARKED)).await
-    }
-
-    /// The names under which anything is recorded or parked, in order.
-    ///
-    /// # Errors
-    /// [`StoreError`].
-    pub async fn consumers(&self) -> Result<Vec<String>, StoreError> {
-        let rows = run(&self.database, &Statement::fixed(CONSUMERS)).await?;
-        rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>().map_err(|error| self.unreadable(&error))
     }
 
     async fn parked_rows(&self, statement: &Statement) -> Result<Vec<ParkedAggregate>, StoreError> {
@@ -196,6 +142,44 @@ impl ParkingPort for PostgresInbox {
     ) -> Result<bool, StoreError> {
         let statement = key(consumer, aggregate_type, aggregate_id).fill(UNPARK);
         Ok(!run(&self.database, &statement).await?.is_empty())
+    }
+}
+
+#[async_trait]
+impl InboxOperationsPort for PostgresInbox {
+    /// More than [`Self::FORGOTTEN_AT_ONCE`] events are several transactions.
+    async fn forget(&self, consumer: &ConsumerName, events: &[EventId], by: &Attribution) -> Result<u64, StoreError> {
+        let mut forgotten = 0;
+        for batch in events.chunks(Self::FORGOTTEN_AT_ONCE) {
+            let ids: Vec<_> = batch.iter().map(EventId::as_uuid).collect();
+            let arguments = attributed(Arguments::new().text(consumer.as_str()).uuids(&ids), by);
+            let rows = run(&self.database, &arguments.call("outbox_forget", "*")).await?;
+            forgotten += u64::try_from(rows.len()).unwrap_or(u64::MAX);
+        }
+        Ok(forgotten)
+    }
+
+    async fn list_parked(&self, consumer: &ConsumerName, limit: u32) -> Result<Vec<ParkedAggregate>, StoreError> {
+        let arguments = Arguments::new().text(consumer.as_str()).int(limit);
+        self.parked_rows(&arguments.fill(LIST_PARKED)).await
+    }
+
+    async fn consumers(&self) -> Result<Vec<String>, StoreError> {
+        let rows = run(&self.database, &Statement::fixed(CONSUMERS)).await?;
+        rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>().map_err(|error| self.unreadable(&error))
+    }
+
+    async fn record_unpark(
+        &self,
+        aggregate_type: &AggregateType,
+        aggregate_id: &AggregateId,
+        discard: Option<EventId>,
+        by: &Attribution,
+    ) -> Result<(), StoreError> {
+        let arguments = Arguments::new().text(aggregate_type.as_str()).text(aggregate_id.as_str());
+        let arguments = attributed(arguments.optional_uuid(discard.map(|event| event.as_uuid())), by);
+        run_for_row(&self.database, &arguments.call("outbox_record_unpark", "*")).await?;
+        Ok(())
     }
 }
 

@@ -1,12 +1,16 @@
 //! Why the process could not do what it was told, with the way out where there is one.
 
 use adapter_inbound::{
-    amqp::{AmqpError, InvalidConsumerSettings},
+    amqp::InvalidConsumerSettings,
     http::{HttpServerError, InvalidOperationsSettings},
 };
 use adapter_outbound::OutboundSetupError;
 use adapter_persistence_postgres::{History, MigrateError, SequenceError};
-use application_core::{outbox::InvalidBackoff, ports::StoreError, usecases::OperateError};
+use application_core::{
+    outbox::InvalidBackoff,
+    ports::StoreError,
+    usecases::{OperateError, OperateInboxError},
+};
 
 use crate::{
     settings::SettingsError,
@@ -99,12 +103,9 @@ pub enum BootstrapError {
     /// Signals cannot be listened to.
     #[error("the process cannot be stopped in order")]
     Signals(#[from] SignalError),
-    /// The inbox could not be read or changed.
-    #[error("the inbox could not be read or changed")]
-    Inbox(#[source] StoreError),
-    /// The consumer could not be asked.
-    #[error("the consumer could not be asked")]
-    Unpark(#[from] AmqpError),
+    /// The inbox could not be read or changed, or the consumer not be asked.
+    #[error(transparent)]
+    Inbox(#[from] OperateInboxError),
     /// The lanes could not be rebuilt.
     #[error("the lanes cannot be rebuilt; stop the relays and wait until their leases have run out")]
     Repair(#[source] StoreError),

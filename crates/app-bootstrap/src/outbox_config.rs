@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use adapter_inbound::amqp::ConsumerCheck;
+use adapter_inbound::amqp::{AmqpUnparkRequests, ConsumerCheck};
 use adapter_outbound::{JwePayloadCipher, PublisherKind, amqp::BrokerCheck};
 use adapter_persistence_postgres::{
     AutovacuumCheck, ClockCheck, Database, IndexCheck, LaneCheck, OutboxEventRepository, OutboxReaper, OutboxRole,
@@ -15,8 +15,8 @@ use application_core::{
         Clock, MessagePublishPort, OutboxCheckPort, OutboxObserver, PayloadCipherPort, Random, UnitOfWork, WakeupPort,
     },
     usecases::{
-        CleanUpOutboxUseCase, ExamineOutboxUseCase, ObserveOutboxUseCase, OperateOutboxUseCase, OperatePorts,
-        PublishPendingOutboxEventsUseCase, PurgeOutboxUseCase, ReapOutboxUseCase, Transactional,
+        CleanUpOutboxUseCase, ExamineOutboxUseCase, ObserveOutboxUseCase, OperateInboxUseCase, OperateOutboxUseCase,
+        OperatePorts, PublishPendingOutboxEventsUseCase, PurgeOutboxUseCase, ReapOutboxUseCase, Transactional,
     },
 };
 
@@ -161,6 +161,13 @@ impl<'a> OutboxConfig<'a> {
             wakeup: self.wakeup_port(),
         };
         Arc::new(OperateOutboxUseCase::new(operate).on_publish(self.settings.outbox.retention.on_publish))
+    }
+
+    /// Shows what consumers have parked, lets them forget what they have handled, and asks them to handle it again.
+    #[must_use]
+    pub fn operate_inbox(&self) -> Arc<OperateInboxUseCase> {
+        let requests = AmqpUnparkRequests::new(self.settings.consumer.clone());
+        Arc::new(OperateInboxUseCase::new(self.inbox(), Arc::new(requests)))
     }
 
     /// Removes history for an operator.

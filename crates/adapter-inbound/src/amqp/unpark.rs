@@ -7,8 +7,9 @@
 
 use application_core::{
     outbox::{AggregateId, AggregateType, EventId},
-    ports::with_causes,
+    ports::{UnparkRequestError, UnparkRequestPort, with_causes},
 };
+use async_trait::async_trait;
 use lapin::{
     BasicProperties, Channel,
     message::BasicGetMessage,
@@ -94,6 +95,35 @@ pub async fn request_unpark(settings: &ConsumerSettings, request: &UnparkRequest
     let result = publish_to_queue(&channel, &settings.queue, b"", properties, settings.confirm_timeout).await;
     close(&connection, settings.connect_timeout).await;
     result
+}
+
+/// Requests by way of the work queue.
+#[derive(Debug, Clone)]
+pub struct AmqpUnparkRequests {
+    settings: ConsumerSettings,
+}
+
+impl AmqpUnparkRequests {
+    /// Asks the consumer that has these settings, in whichever process it runs.
+    #[must_use]
+    pub const fn new(settings: ConsumerSettings) -> Self {
+        Self { settings }
+    }
+}
+
+#[async_trait]
+impl UnparkRequestPort for AmqpUnparkRequests {
+    async fn request(
+        &self,
+        aggregate_type: &AggregateType,
+        aggregate_id: &AggregateId,
+        discard: Option<EventId>,
+    ) -> Result<(), UnparkRequestError> {
+        let (aggregate_type, aggregate_id) = (aggregate_type.clone(), aggregate_id.clone());
+        let request = UnparkRequest { aggregate_type, aggregate_id, discard };
+        let asked = request_unpark(&self.settings, &request).await;
+        asked.map_err(|error| UnparkRequestError { source: error.into() })
+    }
 }
 
 /// How one pass over the parking queue ended.

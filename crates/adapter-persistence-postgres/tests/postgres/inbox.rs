@@ -7,8 +7,8 @@ use application_core::{
     inbox::ParkedAggregate,
     outbox::{AggregateId, AggregateType, HolderName},
     ports::{
-        AuditEntry, ConsumerName, FirstSeen, InboxMaintenancePort, InboxPort, LeadershipPort, OutboxAuditPort,
-        ParkingPort, UnitOfWork,
+        AuditEntry, ConsumerName, FirstSeen, InboxMaintenancePort, InboxOperationsPort, InboxPort, LeadershipPort,
+        OutboxAuditPort, ParkingPort, UnitOfWork,
     },
 };
 use test_support::operate::tester;

@@ -22,8 +22,8 @@ use application_core::{
         OnPublish, OutboxEventStatus, SettledHistory, bounds::MAX_PAYLOAD_DEPTH,
     },
     ports::{
-        ConsumerName, EventFilter, FirstSeen, InboxMaintenancePort, InboxPort, LeaderTerm, LeadershipPort,
-        OutboxAppendError, OutboxAppendPort, OutboxAuditPort, OutboxCheckPort, OutboxHoldersPort,
+        ConsumerName, EventFilter, FirstSeen, InboxMaintenancePort, InboxOperationsPort, InboxPort, LeaderTerm,
+        LeadershipPort, OutboxAppendError, OutboxAppendPort, OutboxAuditPort, OutboxCheckPort, OutboxHoldersPort,
         OutboxMaintenancePort, OutboxOperationsPort, OutboxPausePort, OutboxStatisticsPort, OutboxStorePort,
         ParkingPort, PauseScope, ReadinessCheck, ReapRequest, RelayRegistryPort, RelayReport, StoreError, UnitOfWork,
         WakeupPort,

@@ -2,11 +2,10 @@
 
 use std::process::ExitCode;
 
-use adapter_inbound::amqp::{UnparkRequest, request_unpark};
-use adapter_persistence_postgres::PostgresInbox;
 use application_core::{
     outbox::{AggregateId, AggregateType, EventId},
     ports::ConsumerName,
+    usecases::OfConsumer,
 };
 use clap::Subcommand;
 use serde_json::{Value, json};
@@ -89,12 +88,10 @@ impl InboxCommand {
     pub(super) async fn run(self, settings: &Settings) -> Result<ExitCode, BootstrapError> {
         match self {
             Self::Forget { consumer, events, by, json } => {
-                let inbox = inbox(settings).await?;
-                let forgotten = inbox.forget(&consumer, &events, &by.attribution()).await;
-                let forgotten = forgotten.map_err(BootstrapError::Inbox)?;
-                if forgotten == 0 {
-                    hint_at_consumers(&inbox, &consumer).await?;
-                }
+                let inbox = setup::outbox(settings).await?.operate_inbox();
+                let OfConsumer { found: forgotten, known_instead } =
+                    inbox.forget(&consumer, &events, &by.attribution()).await?;
+                hint_at_consumers(&consumer, known_instead.as_deref());
                 if json {
                     output::line(json!({ "consumer": consumer.as_str(), "forgotten": forgotten }).to_string());
                 } else {
@@ -102,11 +99,9 @@ impl InboxCommand {
                 }
             }
             Self::Parked { consumer, limit, json } => {
-                let inbox = inbox(settings).await?;
-                let parked = inbox.list_parked(&consumer, limit).await.map_err(BootstrapError::Inbox)?;
-                if parked.is_empty() {
-                    hint_at_consumers(&inbox, &consumer).await?;
-                }
+                let inbox = setup::outbox(settings).await?.operate_inbox();
+                let OfConsumer { found: parked, known_instead } = inbox.parked(&consumer, limit).await?;
+                hint_at_consumers(&consumer, known_instead.as_deref());
                 let rows = parked.iter().map(|parked| {
                     json!({
                         "aggregateType": parked.aggregate_type.as_str(),
@@ -118,11 +113,8 @@ impl InboxCommand {
                 print(&Value::Array(rows.collect()), json, rows_table);
             }
             Self::Unpark { aggregate_type, aggregate_id, discard, by, json } => {
-                let (inbox, by) = (inbox(settings).await?, by.attribution());
-                let recorded = inbox.record_unpark(&aggregate_type, &aggregate_id, discard, &by).await;
-                recorded.map_err(BootstrapError::Inbox)?;
-                let request = UnparkRequest { aggregate_type, aggregate_id, discard };
-                request_unpark(&settings.consumer, &request).await?;
+                let inbox = setup::outbox(settings).await?.operate_inbox();
+                inbox.unpark(&aggregate_type, &aggregate_id, discard, &by.attribution()).await?;
                 let said = "asked; the running consumer acts on it, and `app inbox parked --consumer NAME` shows when it is done";
                 print(&json!({ "asked": true }), json, |_| said.to_owned());
             }
@@ -131,16 +123,10 @@ impl InboxCommand {
     }
 }
 
-/// Nothing was found: says so if nothing is recorded under the name at all, which may be mistyped.
-async fn hint_at_consumers(inbox: &PostgresInbox, consumer: &ConsumerName) -> Result<(), BootstrapError> {
-    let known = inbox.consumers().await.map_err(BootstrapError::Inbox)?;
-    if !known.iter().any(|name| name == consumer.as_str()) {
+/// Says if nothing is recorded under the name at all, which may be mistyped.
+fn hint_at_consumers(consumer: &ConsumerName, known_instead: Option<&[String]>) {
+    if let Some(known) = known_instead {
         let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
         output::hint(format!("nothing is recorded of a consumer {consumer}; consumers with records: {known}"));
     }
-    Ok(())
-}
-
-async fn inbox(settings: &Settings) -> Result<PostgresInbox, BootstrapError> {
-    Ok(PostgresInbox::new(setup::database(settings).await?))
 }

@@ -43,6 +43,7 @@ pub(super) async fn serve(
         let server = bind("ops", listen).await.map_err(failed("operations.ops_listen"))?;
         let parts = OpsParts {
             operate: outbox.operate(),
+            inbox: outbox.operate_inbox(),
             purge: Arc::new(outbox.purge()),
             doctor: Arc::new(outbox.doctor(&[])),
             payloads: operations.payloads,

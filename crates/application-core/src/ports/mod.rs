@@ -4,6 +4,7 @@ mod causes;
 mod clock;
 mod error;
 mod inbox;
+mod inbox_operations;
 mod leadership;
 mod message_publish;
 mod observer;
@@ -21,12 +22,14 @@ mod random;
 mod readiness;
 mod relay_registry;
 mod unit_of_work;
+mod unpark_request;
 mod wakeup;
 
 pub use causes::{causes, with_causes};
 pub use clock::Clock;
 pub use error::{BoxError, StoreError};
 pub use inbox::{ConsumerName, FirstSeen, InboxMaintenancePort, InboxPort, InvalidConsumerName, ParkingPort};
+pub use inbox_operations::InboxOperationsPort;
 pub use leadership::{LeaderTerm, LeadershipPort};
 pub use message_publish::{Availability, Destination, MessagePublishPort};
 pub use observer::{NoObserver, OutboxObserver, OutboxSignal};
@@ -46,6 +49,7 @@ pub use random::Random;
 pub use readiness::ReadinessCheck;
 pub use relay_registry::{PausedDestination, RegisteredRelay, RelayRegistryPort, RelayReport};
 pub use unit_of_work::UnitOfWork;
+pub use unpark_request::{UnparkRequestError, UnparkRequestPort};
 pub use wakeup::WakeupPort;
 
 #[cfg(feature = "mocks")]
@@ -55,6 +59,7 @@ pub use mocks::*;
 mod mocks {
     pub use super::{
         inbox::{MockInboxMaintenancePort, MockInboxPort, MockParkingPort},
+        inbox_operations::MockInboxOperationsPort,
         leadership::MockLeadershipPort,
         message_publish::MockMessagePublishPort,
         observer::MockOutboxObserver,
@@ -70,6 +75,7 @@ mod mocks {
         payload_cipher::MockPayloadCipherPort,
         readiness::MockReadinessCheck,
         relay_registry::MockRelayRegistryPort,
+        unpark_request::MockUnparkRequestPort,
         wakeup::MockWakeupPort,
     };
 }

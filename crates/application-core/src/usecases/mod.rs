@@ -4,6 +4,7 @@ mod clean_up_outbox;
 mod examine_outbox;
 mod handle_message_once;
 mod observe_outbox;
+mod operate_inbox;
 mod operate_outbox;
 mod personal_fields;
 mod publish_pending_outbox_events;
@@ -16,6 +17,7 @@ pub use clean_up_outbox::{CleanUpOutboxUseCase, CleanUpPolicy, CleanUpReport};
 pub use examine_outbox::{Diagnosis, ExamineOutboxUseCase};
 pub use handle_message_once::{HandleMessageOnce, Handled, HandlerError, MessageHandler};
 pub use observe_outbox::ObserveOutboxUseCase;
+pub use operate_inbox::{OfConsumer, OperateInboxError, OperateInboxUseCase};
 pub use operate_outbox::{
     LeftAlone, MOST_IN_A_BATCH, ManyReport, OperateError, OperateOutboxUseCase, OperatePorts, RelayState, Selection,
 };

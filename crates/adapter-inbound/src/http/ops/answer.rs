@@ -1,10 +1,11 @@
 //! What the handlers of `/ops` share: reading what came, and saying what went wrong.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, error::Error};
 
 use application_core::{
     JsonObject,
     outbox::{EventId, InvalidEventId},
+    ports::{StoreError, with_causes},
     usecases::OperateError,
 };
 use axum::{
@@ -129,6 +130,13 @@ pub(super) fn bad_request(detail: impl Into<String>) -> ProblemDetails {
 }
 
 /// The store's own words go to the log, not to the client.
+pub(super) fn failed(error: &(dyn Error + 'static), source: &StoreError) -> ProblemDetails {
+    let status =
+        if source.is_transient() { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::INTERNAL_SERVER_ERROR };
+    tracing::error!(error = with_causes(error), "an operator's request failed");
+    ProblemDetails::new(status, format!("{error}: {source}"))
+}
+
 #[expect(clippy::needless_pass_by_value, reason = "used with map_err")]
 pub(super) fn problem(error: OperateError) -> ProblemDetails {
     match &error {
@@ -137,11 +145,6 @@ pub(super) fn problem(error: OperateError) -> ProblemDetails {
         }
         OperateError::EmptyRange { .. } => ProblemDetails::new(StatusCode::BAD_REQUEST, error.to_string()),
         OperateError::NotAllowed { .. } => ProblemDetails::new(StatusCode::CONFLICT, error.to_string()),
-        OperateError::Store { source } => {
-            let status =
-                if source.is_transient() { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::INTERNAL_SERVER_ERROR };
-            tracing::error!(error = application_core::ports::with_causes(&error), "an operator's request failed");
-            ProblemDetails::new(status, format!("{error}: {source}"))
-        }
+        OperateError::Store { source } => failed(&error, source),
     }
 }

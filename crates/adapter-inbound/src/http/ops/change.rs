@@ -376,10 +376,14 @@ fn replayed(
 }
 
 fn named(events: &[String]) -> Answer<Selection> {
+    named_ids(events).map(Selection::Events)
+}
+
+pub(super) fn named_ids(events: &[String]) -> Answer<Vec<EventId>> {
     if !(1..=MOST_NAMED).contains(&events.len()) {
         return Err(bad_request(format!("events are {}, they must be 1 to {MOST_NAMED}", events.len())));
     }
-    Ok(Selection::Events(events.iter().map(|id| event_id(id)).collect::<Answer<_>>()?))
+    events.iter().map(|id| event_id(id)).collect()
 }
 
 impl FilterRequest {
@@ -429,7 +433,7 @@ fn pause_of(request: PauseRequest) -> Answer<(PauseScope, Attribution)> {
     }
 }
 
-fn attribution(by: Option<String>, reason: Option<String>) -> Answer<Attribution> {
+pub(super) fn attribution(by: Option<String>, reason: Option<String>) -> Answer<Attribution> {
     let by = by.unwrap_or_else(|| DEFAULT_OPERATOR.to_owned());
     let operator = OperatorName::try_new(by).map_err(|error| bad_request(format!("by: {error}")))?;
     Ok(Attribution { operator, reason: optional("reason", reason, Reason::try_new)? })

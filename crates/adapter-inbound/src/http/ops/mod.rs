@@ -1,4 +1,4 @@
-//! `/ops`: an operator's view of the outbox, actions on its events, and the page in front of both.
+//! `/ops`: an operator's view of outbox and inboxes, actions on what is in them, and the page in front of the former.
 //!
 //! `GET /ops/openapi.json` describes every request and answer (`OpenAPI` 3.1); `openapi.rs` puts it together from the
 //! handlers, and tests hold it to the routes and to what a running process answers. `GET /ops/` is the page.
@@ -10,11 +10,12 @@
 //!
 //! Errors are problem details: 400 what cannot be read, 401 and 403 whoever is no operator, 404 what is unknown, 409 an
 //! action that the event's status does not allow, 413 and 415 a change that is too large or no JSON in UTF-8, 429 too many
-//! requests of one address, 503 a store that cannot be reached.
+//! requests of one address, 503 a store or a broker that cannot be reached.
 
 mod access;
 mod answer;
 mod change;
+mod inbox;
 mod limit;
 mod openapi;
 mod page;
@@ -24,7 +25,7 @@ mod views;
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use application_core::usecases::{ExamineOutboxUseCase, OperateOutboxUseCase, PurgeOutboxUseCase};
+use application_core::usecases::{ExamineOutboxUseCase, OperateInboxUseCase, OperateOutboxUseCase, PurgeOutboxUseCase};
 use axum::{
     Router,
     http::{
@@ -47,6 +48,8 @@ use super::problem_details::ProblemDetails;
 pub struct OpsParts {
     /// The outbox.
     pub operate: Arc<OperateOutboxUseCase>,
+    /// What consumers have handled and parked.
+    pub inbox: Arc<OperateInboxUseCase>,
     /// Deletes its history.
     pub purge: Arc<PurgeOutboxUseCase>,
     /// Looks for what is wrong.
@@ -122,6 +125,9 @@ const ROUTES: &[(&str, Route)] = &[
     ("/ops/outbox/purge", || post(change::purge)),
     ("/ops/outbox/pause", || post(change::pause)),
     ("/ops/outbox/resume", || post(change::resume)),
+    ("/ops/inbox/parked", || get(inbox::parked)),
+    ("/ops/inbox/forget", || post(inbox::forget)),
+    ("/ops/inbox/unpark", || post(inbox::unpark)),
 ];
 
 #[cfg(test)]

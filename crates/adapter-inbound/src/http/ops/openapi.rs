@@ -16,12 +16,12 @@ use utoipa::{
     },
 };
 
-use super::{answer::NoQuery, change, process, read};
+use super::{answer::NoQuery, change, inbox, process, read};
 use crate::http::problem_details::ProblemDetails;
 
 #[derive(OpenApi)]
 #[openapi(
-    info(title = "Operations of the outbox", description = "An operator's view of the outbox and actions on its events."),
+    info(title = "Operations of the outbox", description = "An operator's view of outbox and inboxes, and actions on their events."),
     paths(
         show,
         process::settings,
@@ -44,6 +44,9 @@ use crate::http::problem_details::ProblemDetails;
         change::purge,
         change::pause,
         change::resume,
+        inbox::parked,
+        inbox::forget,
+        inbox::unpark,
     ),
     components(schemas(ProblemDetails)),
     modifiers(&Common)
@@ -80,6 +83,8 @@ const NOT_SHOWN: (&str, &str) = (
     "403",
     "payloads are not shown: the setting or the database does not allow it; or the request may not be made at all",
 );
+const NOT_ASKED: (&str, &str) =
+    ("503", "the database or the broker cannot be reached, or there was no answer in time; it may have been asked for");
 const CONFLICT: (&str, &str) = ("409", "the event's status does not allow it");
 /// Answered by the protocol's own layer, without a document.
 const HEAD_TOO_LARGE: (&str, &str) = ("431", "the request line and the headers are over 32 KiB, or over 64 headers");
@@ -100,6 +105,7 @@ impl Modify for Common {
                     (of_one && !path.ends_with("/audit"), UNKNOWN),
                     (of_one && changes, CONFLICT),
                     (path.ends_with("/payload"), NOT_SHOWN),
+                    (path.ends_with("/unpark"), NOT_ASKED),
                 ];
                 let own = own.into_iter().filter_map(|(applies, refusal)| applies.then_some(refusal));
                 let of_change = CHANGE.iter().filter(|_| changes);
@@ -203,8 +209,17 @@ pub(super) fn events_schema() -> RefOr<Schema> {
 
 /// The events that a request names, if it names any.
 pub(super) fn named_events_schema() -> RefOr<Schema> {
+    named_events(SchemaType::from_iter([Type::Array, Type::Null]))
+}
+
+/// The events that a request must name.
+pub(super) fn required_events_schema() -> RefOr<Schema> {
+    named_events(SchemaType::new(Type::Array))
+}
+
+fn named_events(schema_type: SchemaType) -> RefOr<Schema> {
     ArrayBuilder::new()
-        .schema_type(SchemaType::from_iter([Type::Array, Type::Null]))
+        .schema_type(schema_type)
         .description(Some("these events"))
         .items(event_schema())
         .min_items(Some(1))

@@ -3,6 +3,7 @@
 mod any_request;
 mod doctor_and_payload;
 mod document;
+mod forget_and_unpark;
 mod replay_and_purge;
 
 use std::time::Duration;
@@ -14,10 +15,11 @@ use application_core::{
     },
     ports::{
         AuditEntry, BlockedAggregate, DeadGroup, Destination, EventFilter, EventPage, LagPercentiles, LeaderState,
-        MockLaneRepairPort, MockOutboxAuditPort, MockOutboxHoldersPort, MockOutboxMaintenancePort,
-        MockOutboxOperationsPort, MockOutboxPausePort, MockOutboxStatisticsPort, MockRelayRegistryPort, MockWakeupPort,
-        OutboxEventContent, OutboxEventState, OutboxOperationsPort, OutboxStatistics, Pause, PauseScope,
-        PausedDestination, RecentPublishing, RegisteredRelay, RelayLeases, StoreError,
+        MockInboxOperationsPort, MockLaneRepairPort, MockOutboxAuditPort, MockOutboxHoldersPort,
+        MockOutboxMaintenancePort, MockOutboxOperationsPort, MockOutboxPausePort, MockOutboxStatisticsPort,
+        MockRelayRegistryPort, MockUnparkRequestPort, MockWakeupPort, OutboxEventContent, OutboxEventState,
+        OutboxOperationsPort, OutboxStatistics, Pause, PauseScope, PausedDestination, RecentPublishing,
+        RegisteredRelay, RelayLeases, StoreError,
     },
     usecases::OperatePorts,
 };
@@ -155,6 +157,7 @@ fn parts_with(operations: impl OutboxOperationsPort + 'static, audit: MockOutbox
     });
     OpsParts {
         operate: Arc::new(operate),
+        inbox: inbox(MockInboxOperationsPort::new(), MockUnparkRequestPort::new()),
         purge: Arc::new(PurgeOutboxUseCase::new(Arc::new(MockOutboxMaintenancePort::new()))),
         doctor: Arc::new(ExamineOutboxUseCase::new(Vec::new(), Arc::new(MockLaneRepairPort::new()))),
         payloads: false,
@@ -162,6 +165,10 @@ fn parts_with(operations: impl OutboxOperationsPort + 'static, audit: MockOutbox
         metrics: Arc::new(|| "up 1\n".to_owned()),
         bulk_time: Duration::from_secs(1),
     }
+}
+
+fn inbox(inbox: MockInboxOperationsPort, requests: MockUnparkRequestPort) -> Arc<OperateInboxUseCase> {
+    Arc::new(OperateInboxUseCase::new(Arc::new(inbox), Arc::new(requests)))
 }
 
 fn order() -> PauseScope {

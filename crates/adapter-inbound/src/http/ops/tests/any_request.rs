@@ -12,7 +12,7 @@ use super::*;
 /// Four times the longest input: an answer repeats some of what came, and escapes it.
 const LONGEST_ANSWER: usize = 256 * 1024;
 
-const BODIES: [&str; 9] = [
+const BODIES: [&str; 11] = [
     r#"{"by":"zoe","reason":"the queue is bound again"}"#,
     r#"{"events":["0198c5a0-0000-7000-8000-000000000001"],"dryRun":true,"by":"zoe"}"#,
     r#"{"filter":{"aggregateType":"order","aggregateId":"42","class":"rejected","olderThanSeconds":60}}"#,
@@ -21,14 +21,17 @@ const BODIES: [&str; 9] = [
     r#"{"olderThanSeconds":4294967295,"only":"published","dryRun":true}"#,
     r#"{"everything":true}"#,
     r#"{"aggregateType":"order","by":"zoe"}"#,
+    r#"{"consumer":"minutes","events":["0198c5a0-0000-7000-8000-000000000001"],"by":"zoe"}"#,
+    r#"{"aggregateType":"order","aggregateId":"42","discard":"0198c5a0-0000-7000-8000-000000000001"}"#,
     "",
 ];
 
-const QUERIES: [&str; 5] = [
+const QUERIES: [&str; 6] = [
     "",
     "?status=DEAD&limit=10&after=0198c5a0-0000-7000-8000-000000000001",
     "?aggregateType=order&aggregateId=%34%32&eventType=a+b",
     "?limit=4294967296&limit=-1&before=9223372036854775808",
+    "?consumer=minutes&limit=10",
     "?class=rejected&publishedFrom=2026-01-02T03:04:05Z",
 ];
 
@@ -51,7 +54,13 @@ fn willing() -> OpsParts {
     maintenance.expect_purge().returning(|_, _, _, _| Ok(0));
     maintenance.expect_count_purgeable().returning(|_, _| Ok(1));
     let purge = Arc::new(PurgeOutboxUseCase::new(Arc::new(maintenance)));
-    OpsParts { purge, payloads: true, ..parts_with(operations, audit) }
+    let (mut of_inbox, mut requests) = (MockInboxOperationsPort::new(), MockUnparkRequestPort::new());
+    of_inbox.expect_forget().returning(|_, _, _| Ok(0));
+    of_inbox.expect_list_parked().returning(|_, _| Ok(Vec::new()));
+    of_inbox.expect_consumers().returning(|| Ok(vec!["minutes".to_owned()]));
+    of_inbox.expect_record_unpark().returning(|_, _, _, _| Ok(()));
+    requests.expect_request().returning(|_, _, _| Ok(()));
+    OpsParts { purge, inbox: inbox(of_inbox, requests), payloads: true, ..parts_with(operations, audit) }
 }
 
 fn any_method() -> impl Strategy<Value = Method> {
@@ -110,7 +119,7 @@ proptest! {
         }
         prop_assert!(status.is_client_error() || status.is_redirection(), "{status} {}", answered.body);
         // The page's own paths are answered by the server's guard.
-        if uri.path().starts_with("/ops/outbox/") {
+        if ["/ops/outbox/", "/ops/inbox/"].iter().any(|under| uri.path().starts_with(under)) {
             prop_assert_eq!(&answered.content_type, "application/problem+json");
             prop_assert_eq!(&answered.body["status"], &json!(status.as_u16()));
             prop_assert!(answered.body.to_string().len() < LONGEST_ANSWER, "{}", answered.body);

@@ -81,6 +81,8 @@ async fn every_text_of_a_request_has_its_bounds_or_its_form_in_the_document() {
         "ReplayRequest",
         "ReplayFilterRequest",
         "PurgeRequest",
+        "ForgetRequest",
+        "UnparkRequest",
     ];
     for name in names {
         let schema = &schemas[name];

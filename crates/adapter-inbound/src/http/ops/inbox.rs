@@ -1,0 +1,185 @@
+//! The handlers of `/ops/inbox`: what a consumer has parked, and what it is to handle again.
+
+use application_core::{
+    inbox::ParkedAggregate,
+    outbox::{AggregateId, AggregateType, EventId},
+    ports::{ConsumerName, UnparkRequestError, with_causes},
+    usecases::{OfConsumer, OperateInboxError},
+};
+use axum::{
+    Json,
+    extract::{Query, State, rejection::QueryRejection},
+    http::StatusCode,
+};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::{
+    Shared,
+    answer::{Answer, Change, NoQuery, bad_request, failed, limit, optional, query},
+    change::{attribution, named_ids},
+    openapi::required_events_schema,
+};
+use crate::http::problem_details::ProblemDetails;
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct ParkedQuery {
+    /// The consumer's name.
+    #[param(min_length = 1, max_length = 100, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
+    consumer: String,
+    /// How many; 100 if nothing is said.
+    #[param(minimum = 1, maximum = 1000, nullable = false)]
+    limit: Option<u32>,
+}
+
+/// Which events a consumer is to forget.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ForgetRequest {
+    /// The consumer's name.
+    #[schema(min_length = 1, max_length = 100, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
+    consumer: String,
+    /// These events.
+    #[schema(schema_with = required_events_schema)]
+    events: Vec<String>,
+    /// Who is recorded; `ops-http` if nothing is said.
+    #[schema(min_length = 1, max_length = 100, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
+    by: Option<String>,
+    /// Why.
+    #[schema(min_length = 1, max_length = 500, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
+    reason: Option<String>,
+}
+
+/// Which aggregate's parked messages are to be handled.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct UnparkRequest {
+    /// The aggregate's type.
+    #[schema(min_length = 1, max_length = 100, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
+    aggregate_type: String,
+    /// The aggregate.
+    #[schema(min_length = 1, max_length = 200, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
+    aggregate_id: String,
+    /// Give this event's message up instead of handling it.
+    #[schema(format = "uuid")]
+    discard: Option<String>,
+    /// Who is recorded; `ops-http` if nothing is said.
+    #[schema(min_length = 1, max_length = 100, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
+    by: Option<String>,
+    /// Why.
+    #[schema(min_length = 1, max_length = 500, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
+    reason: Option<String>,
+}
+
+/// What a consumer has forgotten.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ForgottenView {
+    /// Of the events that were named, how many the consumer had handled.
+    forgotten: u64,
+    /// Left out unless nothing is recorded under the consumer's name, which may be mistyped: the names that have records.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    known_consumers: Option<Vec<String>>,
+}
+
+/// What a consumer has parked, longest first.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ParkedView {
+    items: Vec<ParkedAggregateView>,
+    /// Left out unless nothing is recorded under the consumer's name, which may be mistyped: the names that have records.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    known_consumers: Option<Vec<String>>,
+}
+
+/// An aggregate whose messages wait behind one that could not be handled.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct ParkedAggregateView {
+    aggregate_type: String,
+    aggregate_id: String,
+    /// The event whose message could not be handled.
+    #[schema(format = "uuid")]
+    event: String,
+    reason: String,
+}
+
+impl From<ParkedAggregate> for ParkedAggregateView {
+    fn from(parked: ParkedAggregate) -> Self {
+        Self {
+            aggregate_type: parked.aggregate_type.to_string(),
+            aggregate_id: parked.aggregate_id.to_string(),
+            event: parked.event.to_string(),
+            reason: parked.reason,
+        }
+    }
+}
+
+/// Aggregates whose messages a consumer has parked, longest first.
+#[utoipa::path(get, path = "/ops/inbox/parked", tag = "inbox", params(ParkedQuery),
+    responses((status = 200, description = "the aggregates", body = ParkedView)))]
+pub(super) async fn parked(
+    State(parts): State<Shared>,
+    asked: Result<Query<ParkedQuery>, QueryRejection>,
+) -> Answer<Json<ParkedView>> {
+    let asked = query(asked)?;
+    let (consumer, limit) = (consumer(asked.consumer)?, limit(asked.limit)?);
+    let OfConsumer { found, known_instead } = parts.inbox.parked(&consumer, limit).await.map_err(problem)?;
+    let items = found.into_iter().map(ParkedAggregateView::from).collect();
+    Ok(Json(ParkedView { items, known_consumers: known_instead }))
+}
+
+/// Lets a consumer forget events, so that a replay of them has its effect again.
+#[utoipa::path(post, path = "/ops/inbox/forget", tag = "inbox", request_body = ForgetRequest,
+    responses((status = 200, description = "how many events", body = ForgottenView)))]
+pub(super) async fn forget(
+    State(parts): State<Shared>,
+    _: NoQuery,
+    Change(request): Change<ForgetRequest>,
+) -> Answer<Json<ForgottenView>> {
+    let (consumer, events) = (consumer(request.consumer)?, named_ids(&request.events)?);
+    let by = attribution(request.by, request.reason)?;
+    let forgotten = parts.inbox.forget(&consumer, &events, &by).await.map_err(problem)?;
+    let OfConsumer { found: forgotten, known_instead } = forgotten;
+    Ok(Json(ForgottenView { forgotten, known_consumers: known_instead }))
+}
+
+/// Asks the running consumer to handle an aggregate's parked messages again, in order. It is recorded, then asked for; the
+/// consumer acts on it when its turn comes.
+#[utoipa::path(post, path = "/ops/inbox/unpark", tag = "inbox", request_body = UnparkRequest,
+    responses((status = 202, description = "asked; the list of what is parked shows when it is done")))]
+pub(super) async fn unpark(
+    State(parts): State<Shared>,
+    _: NoQuery,
+    Change(request): Change<UnparkRequest>,
+) -> Answer<StatusCode> {
+    let aggregate_type = AggregateType::try_new(request.aggregate_type);
+    let aggregate_type = aggregate_type.map_err(|error| bad_request(format!("aggregateType: {error}")))?;
+    let aggregate_id = AggregateId::try_new(request.aggregate_id);
+    let aggregate_id = aggregate_id.map_err(|error| bad_request(format!("aggregateId: {error}")))?;
+    let discard = optional("discard", request.discard, |text| text.parse::<EventId>())?;
+    let by = attribution(request.by, request.reason)?;
+    let asked = parts.inbox.unpark(&aggregate_type, &aggregate_id, discard, &by).await;
+    asked.map_err(problem)?;
+    Ok(StatusCode::ACCEPTED)
+}
+
+fn consumer(name: String) -> Answer<ConsumerName> {
+    ConsumerName::try_new(name).map_err(|error| bad_request(format!("consumer: {error}")))
+}
+
+/// The client library's own words go to the log, not to the client.
+#[expect(clippy::needless_pass_by_value, reason = "used with map_err")]
+fn problem(error: OperateInboxError) -> ProblemDetails {
+    match &error {
+        OperateInboxError::Store { source } => failed(&error, source),
+        OperateInboxError::Unpark(UnparkRequestError { source }) => {
+            tracing::error!(error = with_causes(&error), "a consumer could not be asked to handle what it has parked");
+            ProblemDetails::new(StatusCode::SERVICE_UNAVAILABLE, format!("{error}: {source}"))
+        }
+    }
+}
