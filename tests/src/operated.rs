@@ -3,9 +3,9 @@
 use std::error::Error;
 
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
-use test_support::servers::{TestDatabase, shared};
+use test_support::servers::{BrokerNames, TestDatabase, shared};
 
-use crate::{AppEnvironment, AppProcess};
+use crate::{AppEnvironment, AppProcess, tap::Tap};
 
 /// What is wrong is for the reader of the test's output.
 pub type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
@@ -18,6 +18,8 @@ pub const TOKEN: &str = "a-token-for-operators-0123456789";
 pub struct Operated {
     environment: AppEnvironment,
     database: TestDatabase,
+    // Behind what reads from them, for fields are dropped in order.
+    _requests: Option<(Tap, BrokerNames)>,
     _directory: tempfile::TempDir,
 }
 
@@ -38,7 +40,19 @@ impl Operated {
         let environment = AppEnvironment::new(directory.path(), database.url(), None)
             .with("APP__OPERATIONS__OPS_TOKEN", TOKEN)
             .with("APP__OPERATIONS__PAYLOADS", "true");
-        Ok(Self { environment, database, _directory: directory })
+        Ok(Self { environment, database, _requests: None, _directory: directory })
+    }
+
+    /// The same with a queue for what a consumer is asked to do; none is there to do it.
+    ///
+    /// # Errors
+    /// If there is no broker.
+    pub async fn with_a_queue_of_requests(self) -> Outcome<Self> {
+        let mut names = shared().broker_names("operated").await?;
+        let (exchange, queue) = (names.exchange("events"), names.queue("work"));
+        let tap = Tap::open_on(names.url(), &exchange, &queue).await?;
+        let environment = self.environment.with("AMQP_URL", names.url()).with("APP__CONSUMER__QUEUE", &queue);
+        Ok(Self { environment, _requests: Some((tap, names)), ..self })
     }
 
     /// Runs a statement on the database.

@@ -1,14 +1,17 @@
 //! What a running process answers under `/ops`, against the document that it serves.
 
+mod generated;
+
 use std::collections::BTreeSet;
 
-use reqwest::{Client, Method, header::CONTENT_TYPE};
+use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, header::CONTENT_TYPE};
 use serde_json::{Value, json};
 use system_tests::{
-    eventually,
+    AppProcess, eventually,
     operated::{Operated, TOKEN},
 };
 
+use self::generated::{Asked, Expected};
 use crate::commands::{Outcome, PATIENCE};
 
 const DEAD: &str = "0198c5a0-0000-7000-8000-000000000001";
@@ -106,6 +109,12 @@ fn requests() -> Vec<(&'static str, &'static str, &'static str, &'static str, Va
         ("post", "/ops/outbox/pause", "", "", json!({ "aggregateType": "order", "everything": null })),
         ("post", "/ops/outbox/resume", "", "", json!({ "aggregateType": "order" })),
         ("post", "/ops/outbox/resume", "", "", json!({ "everything": true })),
+        ("get", "/ops/inbox/parked", "", "?consumer=minutes&limit=1", none.clone()),
+        ("get", "/ops/inbox/parked", "", "?limit=1", none.clone()),
+        ("post", "/ops/inbox/forget", "", "", json!({ "consumer": "nobody", "events": [PUBLISHED] })),
+        ("post", "/ops/inbox/forget", "", "", json!({ "consumer": "nobody" })),
+        ("post", "/ops/inbox/unpark", "", "", json!({ "aggregateType": "order", "aggregateId": "o-1", "by": "zoe" })),
+        ("post", "/ops/inbox/unpark", "", "", json!({ "aggregateType": "order", "aggregateId": "" })),
     ]
 }
 
@@ -128,7 +137,7 @@ fn allows(document: &Value, method: &str, path: &str, body: &Value) -> Outcome<b
 }
 
 /// Holds an answer to what is documented; returns its status.
-async fn hold(document: &Value, method: &str, path: &str, answer: reqwest::Response) -> Outcome<u16> {
+async fn hold(document: &Value, method: &str, path: &str, answer: Response) -> Outcome<u16> {
     let status = answer.status().as_u16();
     let responses = document.get("paths").and_then(|paths| paths.get(path)?.get(method)?.get("responses"));
     let response = responses.and_then(|responses| responses.get(status.to_string())).unwrap_or(&Value::Null);
@@ -150,20 +159,36 @@ async fn hold(document: &Value, method: &str, path: &str, answer: reqwest::Respo
     Ok(status)
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn every_documented_operation_answers_a_running_process_as_documented() -> Outcome {
-    let stage = Operated::prepare("document").await?;
+/// A process that asks for a token, once one of its events is published, and what it says of itself.
+async fn serve(stage: &Operated, client: &Client) -> Outcome<(AppProcess, Value)> {
     stage.execute(EVENTS).await?;
     let process = stage.serve().await?;
-    let client = Client::builder().timeout(PATIENCE).build()?;
     let event = format!("/ops/outbox/events/{PUBLISHED}");
     let published = || async {
         let answer = client.get(process.ops_url(&event)).bearer_auth(TOKEN).send().await.ok()?;
         (answer.json::<Value>().await.ok()?["status"] == "PUBLISHED").then_some(())
     };
     eventually("the published event", PATIENCE, published).await?;
-    let document: Value =
-        client.get(process.ops_url("/ops/openapi.json")).bearer_auth(TOKEN).send().await?.json().await?;
+    let document = client.get(process.ops_url("/ops/openapi.json")).bearer_auth(TOKEN).send().await?.json().await?;
+    Ok((process, document))
+}
+
+/// Sends a request when its turn comes: an address may send only so many at once.
+async fn answer_to(request: RequestBuilder) -> Outcome<Response> {
+    let sent = || async {
+        match request.try_clone()?.send().await {
+            Ok(answer) if answer.status() == StatusCode::TOO_MANY_REQUESTS => None,
+            answer => Some(answer),
+        }
+    };
+    Ok(eventually("a turn to send", PATIENCE, sent).await??)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_documented_operation_answers_a_running_process_as_documented() -> Outcome {
+    let stage = Operated::prepare("document").await?.with_a_queue_of_requests().await?;
+    let client = Client::builder().timeout(PATIENCE).build()?;
+    let (process, document) = serve(&stage, &client).await?;
 
     let (mut succeeded, mut refused, mut tried_without) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     for (method, path, id, query, body) in requests() {
@@ -172,7 +197,7 @@ async fn every_documented_operation_answers_a_running_process_as_documented() ->
         if !body.is_null() {
             request = request.json(&body);
         }
-        let status = hold(&document, method, path, request.send().await?).await?;
+        let status = hold(&document, method, path, answer_to(request).await?).await?;
         if !body.is_null() {
             let is_taken = ![400, 413].contains(&status);
             assert_eq!(allows(&document, method, path, &body)?, is_taken, "{method} {path}: {status} to {body}");
@@ -182,13 +207,13 @@ async fn every_documented_operation_answers_a_running_process_as_documented() ->
         } else {
             refused.insert(status)
         };
-        // Once each: an address may not send very many requests at once.
         if !tried_without.insert((method, path)) {
             continue;
         }
         let request = client
             .request(Method::from_bytes(method.to_uppercase().as_bytes())?, process.ops_url(&path.replace("{id}", id)));
-        assert_eq!(hold(&document, method, path, request.send().await?).await?, 401, "{method} {path} without a token");
+        let status = hold(&document, method, path, answer_to(request).await?).await?;
+        assert_eq!(status, 401, "{method} {path} without a token");
     }
     let paths = document["paths"].as_object().into_iter().flatten();
     let documented = paths.flat_map(|(path, operations)| {
@@ -197,5 +222,46 @@ async fn every_documented_operation_answers_a_running_process_as_documented() ->
     assert_eq!(succeeded, documented.collect(), "every operation was met at its best");
     let expected = BTreeSet::from([400, 404, 409, 413, 415]);
     assert!(refused.is_superset(&expected), "{refused:?}");
+    Ok(())
+}
+
+/// Sends a generated request; returns its status.
+async fn send(client: &Client, process: &AppProcess, document: &Value, asked: &Asked) -> Outcome<u16> {
+    let mut url = url::Url::parse(&process.ops_url(&asked.path.replace("{id}", asked.id)))?;
+    if !asked.query.is_empty() {
+        url.query_pairs_mut().extend_pairs(&asked.query);
+    }
+    let method = Method::from_bytes(asked.method.to_uppercase().as_bytes())?;
+    let mut request = client.request(method, url).bearer_auth(TOKEN);
+    if let Some(content_type) = asked.content_type {
+        request = request.header(CONTENT_TYPE, content_type);
+    }
+    if let Some(body) = &asked.body {
+        request = request.body(body.clone());
+    }
+    hold(document, &asked.method, &asked.path, answer_to(request).await?).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_that_are_made_from_the_document_are_taken_or_refused_as_it_says() -> Outcome {
+    let stage = Operated::prepare("generated").await?.with_a_queue_of_requests().await?;
+    let client = Client::builder().timeout(PATIENCE).build()?;
+    let (process, document) = serve(&stage, &client).await?;
+    let requests = generated::requests(&document)?;
+    assert!((200..=1_000).contains(&requests.len()), "{} requests", requests.len());
+    let mut met = BTreeSet::new();
+    for asked in &requests {
+        let status = send(&client, &process, &document, asked).await?;
+        let is_so = match asked.expected {
+            Expected::Taken => ![400, 413, 415].contains(&status),
+            Expected::TakenUnlessEmpty => ![413, 415].contains(&status),
+            Expected::Refused => [400, 413].contains(&status),
+            Expected::OtherType => status == 415,
+        };
+        assert!(is_so && status < 500, "{status} to {asked:?}");
+        met.insert(status);
+    }
+    let expected = BTreeSet::from([200, 202, 204, 400, 404, 415]);
+    assert!(met.is_superset(&expected), "{met:?}");
     Ok(())
 }

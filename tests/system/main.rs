@@ -6,6 +6,7 @@ mod commands;
 mod demo;
 mod doctor;
 mod faults;
+mod inbox_over_http;
 mod operations;
 mod outbox_reaper_wiring;
 mod pages;

@@ -32,6 +32,7 @@ pub(super) const FILES: &[&str] = &[
     "tests/system/demo.rs",
     "tests/system/faults.rs",
     "tests/system/doctor.rs",
+    "tests/system/inbox_over_http.rs",
     "tests/system/runbooks",
     "tests/system/runbooks.rs",
     "tests/system/operations.rs",
@@ -68,7 +69,7 @@ pub(super) const EDITS: &[(&str, &str, &str)] = &[
     ),
     (
         "tests/system/main.rs",
-        "mod demo;\nmod doctor;\nmod faults;\nmod operations;\nmod outbox_reaper_wiring;\nmod pages;\nmod relays;\nmod runbooks;\nmod sample_routes;\nmod stopping;\nmod tls;\nmod traces;\nmod world;\n",
+        "mod demo;\nmod doctor;\nmod faults;\nmod inbox_over_http;\nmod operations;\nmod outbox_reaper_wiring;\nmod pages;\nmod relays;\nmod runbooks;\nmod sample_routes;\nmod stopping;\nmod tls;\nmod traces;\nmod world;\n",
         "",
     ),
     ("xtask/src/command.rs", "    crate::chaos::COMMAND,\n", ""),
