@@ -6,14 +6,17 @@ use std::{
     env, fs,
     panic::{AssertUnwindSafe, resume_unwind},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use futures_util::FutureExt;
 use serde_json::Value;
 use system_tests::{
+    eventually,
     operated::{Operated, Outcome, TOKEN},
     webdriver::Browser,
 };
+use test_support::webhook::{Answer, Received, WebhookReceiver};
 
 /// 60 events of orders that were refused and 3 of invoices that cannot be sent, all DEAD.
 const EVENTS: &str = "
@@ -30,9 +33,20 @@ const MORE: &str = "
     INSERT INTO outbox_event (id, aggregate_type, aggregate_id, event_type, payload)
     SELECT gen_random_uuid(), 'order', 'b-' || n, 'OrderPlaced', '1' FROM generate_series(1, 100) n";
 
+/// An event that the receiver finds too large.
+const REFUSED: &str = "
+    INSERT INTO outbox_event (id, aggregate_type, aggregate_id, event_type, payload)
+    SELECT gen_random_uuid(), 'order', 'c-' || gen_random_uuid(), 'OrderRefused', '1'";
+
 const FIRST: &str = "0198c5a0-0000-7000-8000-000000000001";
+const THIRD: &str = "0198c5a0-0000-7000-8000-000000000003";
+const FOURTH: &str = "0198c5a0-0000-7000-8000-000000000004";
 const TAB: &str = "\u{e004}";
 const ENTER: &str = "\u{e007}";
+const ESCAPE: &str = "\u{e00c}";
+const SECRET: &str = "whsec_dGhlIG5ld2VyIHNlY3JldCBvZiB0ZXN0cw==";
+/// How long anything may take before the test gives up.
+const PATIENCE: Duration = Duration::from_mins(1);
 
 fn rows(count: usize) -> String {
     format!("document.querySelectorAll('main tbody tr').length === {count}")
@@ -45,6 +59,17 @@ fn says(selector: &str, text: &str) -> String {
 
 fn figure(name: &str, text: &str) -> String {
     format!("document.querySelector('[data-figure={name}] dd')?.innerText === '{text}'")
+}
+
+/// Whether the legend of a chart tells a value above zero of a line.
+fn drawn(chart: &str, line: &str) -> String {
+    let (chart, line) = (Value::from(chart), Value::from(line));
+    format!(
+        "[...document.querySelectorAll('.chart')].filter(chart => chart.ariaLabel.startsWith({chart})) \
+         .flatMap(chart => [...chart.querySelectorAll('.u-series')]) \
+         .some(line => line.querySelector('.u-label').textContent === {line} \
+                       && parseFloat(line.querySelector('.u-value').textContent) > 0)"
+    )
 }
 
 /// Shows a view by its address, as a link does.
@@ -130,6 +155,7 @@ async fn act_on_a_group(browser: &Browser) -> Outcome {
     browser.fill("dialog input[name=reason]", "sent by hand").await?;
     browser.click("dialog button[value=yes]").await?;
     browser.until(&rows(1)).await?;
+    browser.until("document.activeElement.matches('main .scroll')").await?;
     Ok(browser.until(&says("#notice", "3 events")).await?)
 }
 
@@ -154,7 +180,14 @@ async fn an_operator_finds_and_mends_dead_events_in_a_browser_without_a_complain
 }
 
 async fn find_and_mend(browser: &Browser) -> Outcome {
-    let stage = Operated::prepare("page").await?;
+    let answer = |sent: &Received| match sent.header("x-event-type") {
+        "OrderRefused" => Answer::Status(413),
+        _ => Answer::Status(204),
+    };
+    let receiver = WebhookReceiver::start(answer).await?;
+    let stage = Operated::prepare("page").await?.with("APP__OUTBOUND__PUBLISHER", "webhook");
+    let stage = stage.with("APP__OUTBOUND__WEBHOOK__URL", &receiver.url("/in"));
+    let stage = stage.with("APP__OUTBOUND__WEBHOOK__SECRETS", SECRET);
     stage.execute(EVENTS).await?;
     let process = stage.serve().await?;
     browser.open(&process.ops_url("/ops/")).await?;
@@ -184,6 +217,8 @@ async fn find_and_mend(browser: &Browser) -> Outcome {
     go(browser, "overview").await?;
 
     skip_the_header_by_keyboard(browser).await?;
+    mend_by_keyboard(browser).await?;
+    see_the_charts_tell_values(&stage, browser).await?;
     read_every_view_in_korean_and_dark(browser).await?;
     let complaints = browser.complaints().await?;
     // The token that was refused on purpose.
@@ -199,6 +234,63 @@ async fn skip_the_header_by_keyboard(browser: &Browser) -> Outcome {
     browser.until("document.activeElement.className === 'skip'").await?;
     browser.press(ENTER).await?;
     Ok(browser.until("document.activeElement.id === 'content'").await?)
+}
+
+/// A requeue and a discard by keys alone. Whoever asks for a dialog is back where it was asked for when it is closed.
+async fn mend_by_keyboard(browser: &Browser) -> Outcome {
+    const ON_REASON: &str = "document.activeElement.name === 'reason'";
+    const IN_VIEW: &str = "document.activeElement.closest('main') !== null";
+    let on = |action: &str| format!("document.activeElement.dataset.action === '{action}'");
+    go(browser, &format!("event?id={THIRD}")).await?;
+    browser.until(&says("main", THIRD)).await?;
+    browser.press(TAB).await?;
+    browser.until(&on("requeue")).await?;
+    browser.press(ENTER).await?;
+    browser.until(ON_REASON).await?;
+    browser.press(ESCAPE).await?;
+    browser.until("document.querySelector('dialog') === null").await?;
+    browser.until(&on("requeue")).await?;
+    browser.press(ENTER).await?;
+    browser.until(ON_REASON).await?;
+    browser.press("bound again").await?;
+    browser.press(ENTER).await?;
+    browser.until(&says(".timeline", "Requeue, by zoe: bound again")).await?;
+    browser.until(IN_VIEW).await?;
+
+    go(browser, &format!("event?id={FOURTH}")).await?;
+    browser.until(&says("main", FOURTH)).await?;
+    browser.press(TAB).await?;
+    browser.press(TAB).await?;
+    browser.until(&on("discard")).await?;
+    browser.press(ENTER).await?;
+    browser.until(ON_REASON).await?;
+    browser.press("sent by hand").await?;
+    browser.press(TAB).await?;
+    browser.until("document.activeElement.value === 'yes'").await?;
+    browser.press(ENTER).await?;
+    browser.until(&says(".timeline", "Discard, by zoe: sent by hand")).await?;
+    Ok(browser.until(IN_VIEW).await?)
+}
+
+async fn see_the_charts_tell_values(stage: &Operated, browser: &Browser) -> Outcome {
+    go(browser, "overview").await?;
+    stage.execute(MORE).await?;
+    for (chart, line) in [
+        ("Backlog", "DEAD"),
+        ("Published by all relays", "published"),
+        ("Lag of all relays", "p50"),
+        ("Lag of all relays", "p95"),
+        ("Lag of all relays", "p99"),
+    ] {
+        browser.until(&drawn(chart, line)).await?;
+    }
+    // The legend tells the newest rate alone: events are refused until it tells of one.
+    let told = || async {
+        stage.execute(REFUSED).await.ok()?;
+        let told = browser.value(&drawn("Failures by class", "poison")).await.ok()?;
+        (told == Value::Bool(true)).then_some(())
+    };
+    Ok(eventually("a failure in its chart", PATIENCE, told).await?)
 }
 
 async fn read_every_view_in_korean_and_dark(browser: &Browser) -> Outcome {

@@ -43,6 +43,12 @@ impl Operated {
         Ok(Self { environment, database, _requests: None, _directory: directory })
     }
 
+    /// The same with a setting for its processes.
+    #[must_use]
+    pub fn with(self, name: &str, value: &str) -> Self {
+        Self { environment: self.environment.with(name, value), ..self }
+    }
+
     /// The same with a queue for what a consumer is asked to do; none is there to do it.
     ///
     /// # Errors

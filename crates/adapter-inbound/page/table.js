@@ -15,10 +15,13 @@ export function table(columns, rows) {
 }
 
 /** Shows something else there. The button that was pressed goes with it: who came by keyboard goes on in what is new. */
-function change(place, ...children) {
+export function change(place, ...children) {
   const within = place.contains(document.activeElement);
   place.replaceChildren(...children);
-  if (within) place.querySelector("[tabindex], button:enabled")?.focus();
+  if (!within) return;
+  // A table before a button: the first one may act on everything.
+  const next = place.querySelector("[tabindex]") ?? place.querySelector("button:enabled") ?? document.getElementById("content");
+  next.focus();
 }
 
 /** Shows page after page of what `read(key)` answers: `{ items, next }`. */

@@ -5,7 +5,7 @@ import { get } from "../api.js";
 import { el } from "../dom.js";
 import { age, count } from "../format.js";
 import { t } from "../i18n.js";
-import { table } from "../table.js";
+import { change, table } from "../table.js";
 import { listed } from "./events.js";
 
 export async function show(content, _, signal) {
@@ -13,7 +13,7 @@ export async function show(content, _, signal) {
   content.append(el("h2", {}, t("nav.dead")), el("p", { class: "quiet" }, t("dead.explain")), place);
   const draw = async () => {
     const { groups, countLimit } = await get("outbox/dead", {}, signal);
-    place.replaceChildren(everything(groups, draw, signal), table(columns(countLimit, draw, signal), groups));
+    change(place, everything(groups, draw, signal), table(columns(countLimit, draw, signal), groups));
   };
   await draw();
 }

@@ -5,6 +5,7 @@ import { get } from "../api.js";
 import { el } from "../dom.js";
 import { number, time } from "../format.js";
 import { t } from "../i18n.js";
+import { change } from "../table.js";
 import { eventLink, listed, statusOf } from "./events.js";
 
 export async function show(content, query, signal) {
@@ -14,7 +15,7 @@ export async function show(content, query, signal) {
   content.append(el("h2", {}, t("event.title")), place);
   const draw = async () => {
     const [event, audit] = await Promise.all([get(path, {}, signal), get(`${path}/audit`, {}, signal)]);
-    place.replaceChildren(buttons(event, draw), fields(event), el("h3", {}, t("event.timeline")), timeline(event, audit.items));
+    change(place, buttons(event, draw), fields(event), el("h3", {}, t("event.timeline")), timeline(event, audit.items));
   };
   await draw();
 }

@@ -5,20 +5,20 @@ import { confirm } from "../confirm.js";
 import { el, every, notice } from "../dom.js";
 import { age, number } from "../format.js";
 import { t } from "../i18n.js";
-import { table } from "../table.js";
+import { change as redraw, table } from "../table.js";
 
 const SECONDS = 5;
 
 export async function show(content, _, signal) {
   const [pauses, relays, breakers, leaders] = [el("div"), el("div"), el("div"), el("div")];
-  const draw = async () => {
+  const draw = async (wasChanged = false) => {
     const status = await get("outbox/status", {}, signal);
     // A button that has the focus is not taken away from under the fingers.
-    if (!pauses.contains(document.activeElement)) pauses.replaceChildren(table(pauseColumns(draw), status.paused));
-    relays.replaceChildren(table(relayColumns(), status.relays));
+    if (wasChanged || !pauses.contains(document.activeElement)) redraw(pauses, table(pauseColumns(draw), status.paused));
+    redraw(relays, table(relayColumns(), status.relays));
     const paused = status.relays.flatMap((relay) => relay.paused.map((of) => ({ ...of, holder: relay.holder })));
-    breakers.replaceChildren(table(breakerColumns(), paused));
-    leaders.replaceChildren(table(leaderColumns(), status.leaders));
+    redraw(breakers, table(breakerColumns(), paused));
+    redraw(leaders, table(leaderColumns(), status.leaders));
   };
   content.append(el("h2", {}, t("nav.relays")),
     el("h3", {}, t("relays.list")), relays,
@@ -30,11 +30,13 @@ export async function show(content, _, signal) {
   }));
 }
 
+/** True when it was asked for, and not given up. */
 async function change(verb, what, name) {
   const by = await confirm(t(`action.${verb}`), t(`confirm.${verb}`, { what: name }));
-  if (!by) return;
+  if (!by) return false;
   const { changed } = await post(`outbox/${verb}`, { ...what, ...by });
   notice(t(changed ? "done.changed" : "done.unchanged"));
+  return true;
 }
 
 function pauseForm(done) {
@@ -58,9 +60,7 @@ function pauseColumns(done) {
   const name = (pause) => (pause.everything ? t("pause.everything") : pause.aggregateType);
   const resume = async (pause) => {
     const { everything, aggregateType } = pause;
-    await change("resume", everything ? { everything } : { aggregateType }, name(pause));
-    document.activeElement?.blur();
-    await done();
+    if (await change("resume", everything ? { everything } : { aggregateType }, name(pause))) await done(true);
   };
   return [
     { title: t("pause.what"), cell: name },
