@@ -229,9 +229,10 @@ fn browser(root: &Path, built: Option<&Binaries>, live: &mut Live) -> Result<End
         false
     })?;
     match end {
-        End::Failed { output, .. } if output.contains(NO_BROWSER) => Ok(End::Skipped(
-            "NOT RUN: no Chromium is installed, nor can be here (packages chromium, chromium-driver)".to_owned(),
-        )),
+        End::Failed { output, .. } if output.contains(NO_BROWSER) => {
+            let why = "Chromium is not installed and cannot be installed here (packages chromium, chromium-driver)";
+            Ok(End::NotRun(why.to_owned()))
+        }
         end => Ok(output.judge(end)),
     }
 }
