@@ -230,7 +230,7 @@ fn browser(root: &Path, built: Option<&Binaries>, live: &mut Live) -> Result<End
     })?;
     match end {
         End::Failed { output, .. } if output.contains(NO_BROWSER) => {
-            let why = "Chromium is not installed and cannot be installed here (packages chromium, chromium-driver)";
+            let why = "no Chromium is installed, nor can be here (packages chromium, chromium-driver)";
             Ok(End::NotRun(why.to_owned()))
         }
         end => Ok(output.judge(end)),

@@ -26,7 +26,7 @@ use crate::http::problem_details::ProblemDetails;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct ParkedQuery {
-    /// The consumer's name.
+    /// The consumer's name. 1 to 100 bytes of UTF-8.
     #[param(min_length = 1, max_length = 100, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     consumer: String,
     /// How many; 100 if nothing is said.
@@ -38,16 +38,16 @@ pub(super) struct ParkedQuery {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ForgetRequest {
-    /// The consumer's name.
+    /// The consumer's name. 1 to 100 bytes of UTF-8.
     #[schema(min_length = 1, max_length = 100, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     consumer: String,
     /// These events.
     #[schema(schema_with = required_events_schema)]
     events: Vec<String>,
-    /// Who is recorded; `ops-http` if nothing is said.
+    /// Who is recorded; `ops-http` if nothing is said. 1 to 100 bytes of UTF-8.
     #[schema(min_length = 1, max_length = 100, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     by: Option<String>,
-    /// Why.
+    /// Why. 1 to 500 bytes of UTF-8.
     #[schema(min_length = 1, max_length = 500, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     reason: Option<String>,
 }
@@ -56,19 +56,19 @@ pub(super) struct ForgetRequest {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct UnparkRequest {
-    /// The aggregate's type.
+    /// The aggregate's type. 1 to 100 bytes of UTF-8.
     #[schema(min_length = 1, max_length = 100, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     aggregate_type: String,
-    /// The aggregate.
+    /// The aggregate. 1 to 200 bytes of UTF-8.
     #[schema(min_length = 1, max_length = 200, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     aggregate_id: String,
     /// Give this event's message up instead of handling it.
     #[schema(format = "uuid")]
     discard: Option<String>,
-    /// Who is recorded; `ops-http` if nothing is said.
+    /// Who is recorded; `ops-http` if nothing is said. 1 to 100 bytes of UTF-8.
     #[schema(min_length = 1, max_length = 100, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     by: Option<String>,
-    /// Why.
+    /// Why. 1 to 500 bytes of UTF-8.
     #[schema(min_length = 1, max_length = 500, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     reason: Option<String>,
 }

@@ -149,6 +149,35 @@ fn the_page_knows_every_status_and_class_by_the_names_of_the_core() {
     assert_eq!(list("CLASSES"), FailureClass::ALL.map(FailureClass::as_str).join(", "));
 }
 
+/// Colours among the custom properties of a block of the style sheet, and their relative luminance as WCAG 2 has it.
+fn luminances(block: &str) -> BTreeMap<&str, f64> {
+    let colours = block.split(';').filter_map(|rule| rule.trim().strip_prefix("--")?.split_once(": #"));
+    let luminance = |hex: &str| {
+        let channel = |at: usize| {
+            let share = f64::from(u8::from_str_radix(&hex[at..at + 2], 16).unwrap()) / 255.0;
+            if share <= 0.04045 { share / 12.92 } else { ((share + 0.055) / 1.055).powf(2.4) }
+        };
+        0.2126 * channel(0) + 0.7152 * channel(2) + 0.0722 * channel(4)
+    };
+    colours.map(|(name, hex)| (name, luminance(hex))).collect()
+}
+
+#[test]
+fn texts_lines_of_charts_and_the_focus_stand_out_from_their_grounds_in_light_and_in_dark() {
+    let blocks: Vec<_> = between(text("style.css"), ":root {", '}').map(luminances).collect();
+    let [light, dark] = &blocks[..] else { panic!("{blocks:?}") };
+    assert!(light.keys().eq(dark.keys()), "{light:?} {dark:?}");
+    let texts = ["text", "quiet", "link", "danger", "good"].map(|name| (name, 4.5));
+    let others = ["focus", "series-1", "series-2", "series-3", "series-4"].map(|name| (name, 3.0));
+    for (colours, ground) in [(light, "ground"), (light, "raised"), (dark, "ground"), (dark, "raised")] {
+        for (name, least) in texts.into_iter().chain(others) {
+            let (one, other) = (colours[name] + 0.05, colours[ground] + 0.05);
+            let contrast = one.max(other) / one.min(other);
+            assert!(contrast >= least, "{name} on {ground} has {contrast:.2}, it must be {least} in {colours:?}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn the_page_is_for_whoever_reaches_the_listener_by_a_name_of_its_own() {
     let (status, _, _) = ask(OpsAccess::Loopback, "evil.example:9091", "/ops/").await;
