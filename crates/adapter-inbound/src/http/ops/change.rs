@@ -17,7 +17,7 @@ use utoipa::ToSchema;
 
 use super::{
     Shared,
-    answer::{Answer, Change, Named, NoQuery, bad_request, event_id, id_in_path, optional, problem, time},
+    answer::{Answer, Change, Named, NoQuery, bad_request, event_id, id_in_path, midway, optional, problem, time},
     openapi::{named_events_schema, optional_class_schema, optional_history_schema},
     views::{ChangedView, ManyView, PurgeView},
 };
@@ -269,14 +269,14 @@ pub(super) async fn purge(
     let only = optional("only", request.only, |text| text.parse::<SettledHistory>())?;
     let histories = only.map_or_else(|| SettledHistory::ALL.to_vec(), |only| vec![only]);
     let age = Duration::from_secs(request.older_than_seconds.into());
-    let failed = |source| problem(OperateError::Store { source });
     if request.dry_run {
-        let count = parts.purge.count(&histories, age).await.map_err(failed)?;
+        let count = parts.purge.count(&histories, age).await;
+        let count = count.map_err(|source| problem(OperateError::Store { source }))?;
         return Ok(Json(PurgeView::counted(count)));
     }
     let stop = StopSignal::new();
     let work = parts.purge.purge(&histories, age, PURGE_BATCH, &by, &stop);
-    let report = for_a_while(parts.bulk_time, &stop, work).await.map_err(failed)?;
+    let report = for_a_while(parts.bulk_time, &stop, work).await.map_err(|failed| midway(failed, false))?;
     Ok(Json(PurgeView::done(&report)))
 }
 
@@ -326,11 +326,12 @@ async fn act_on(
     let (outbox, stop) = (&parts.operate, StopSignal::new());
     let batch = if action == EventAction::Replay { REPLAY_BATCH } else { BATCH };
     let report = if dry_run {
-        for_a_while(parts.bulk_time, &stop, outbox.count_many(action, which, &stop)).await
+        for_a_while(parts.bulk_time, &stop, outbox.count_many(action, which, &stop)).await.map_err(problem)?
     } else {
-        for_a_while(parts.bulk_time, &stop, outbox.act_on_many(action, which, batch, by, &stop)).await
+        let work = outbox.act_on_many(action, which, batch, by, &stop);
+        for_a_while(parts.bulk_time, &stop, work).await.map_err(|failed| midway(failed, true))?
     };
-    Ok(Json(ManyView::new(action, report.map_err(problem)?, dry_run)))
+    Ok(Json(ManyView::new(action, report, dry_run)))
 }
 
 /// Lets the work come to its end once the time is over; dropping it would leave unknown what it did last.
