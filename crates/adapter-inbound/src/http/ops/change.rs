@@ -37,10 +37,10 @@ const PURGE_BATCH: u32 = 1_000;
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ActRequest {
-    /// Who is recorded; `ops-http` if nothing is said.
+    /// Who is recorded; `ops-http` if nothing is said. 1 to 100 bytes of UTF-8.
     #[schema(min_length = 1, max_length = 100, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     by: Option<String>,
-    /// Why.
+    /// Why. 1 to 500 bytes of UTF-8.
     #[schema(min_length = 1, max_length = 500, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     reason: Option<String>,
 }
@@ -51,13 +51,13 @@ pub(super) struct ActRequest {
 pub(super) struct PauseRequest {
     /// Every event.
     everything: Option<bool>,
-    /// The events of this aggregate type.
+    /// The events of this aggregate type. 1 to 100 bytes of UTF-8.
     #[schema(min_length = 1, max_length = 100, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     aggregate_type: Option<String>,
-    /// Who is recorded; `ops-http` if nothing is said.
+    /// Who is recorded; `ops-http` if nothing is said. 1 to 100 bytes of UTF-8.
     #[schema(min_length = 1, max_length = 100, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     by: Option<String>,
-    /// Why.
+    /// Why. 1 to 500 bytes of UTF-8.
     #[schema(min_length = 1, max_length = 500, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     reason: Option<String>,
 }
@@ -80,10 +80,10 @@ pub(super) struct ManyRequest {
     /// Only say how many events it would change.
     #[serde(default)]
     dry_run: bool,
-    /// Who is recorded; `ops-http` if nothing is said.
+    /// Who is recorded; `ops-http` if nothing is said. 1 to 100 bytes of UTF-8.
     #[schema(min_length = 1, max_length = 100, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     by: Option<String>,
-    /// Why.
+    /// Why. 1 to 500 bytes of UTF-8.
     #[schema(min_length = 1, max_length = 500, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     reason: Option<String>,
 }
@@ -92,13 +92,13 @@ pub(super) struct ManyRequest {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct FilterRequest {
-    /// Their aggregates' type.
+    /// Their aggregates' type. 1 to 100 bytes of UTF-8.
     #[schema(min_length = 1, max_length = 100, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     aggregate_type: Option<String>,
-    /// Their aggregate.
+    /// Their aggregate. 1 to 200 bytes of UTF-8.
     #[schema(min_length = 1, max_length = 200, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     aggregate_id: Option<String>,
-    /// Their type.
+    /// Their type. 1 to 100 bytes of UTF-8.
     #[schema(min_length = 1, max_length = 100, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     event_type: Option<String>,
     /// The class of their last failure.
@@ -125,10 +125,10 @@ pub(super) struct ReplayRequest {
     /// Only say how many events it would send again.
     #[serde(default)]
     dry_run: bool,
-    /// Who is recorded; `ops-http` if nothing is said.
+    /// Who is recorded; `ops-http` if nothing is said. 1 to 100 bytes of UTF-8.
     #[schema(min_length = 1, max_length = 100, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     by: Option<String>,
-    /// Why.
+    /// Why. 1 to 500 bytes of UTF-8.
     #[schema(min_length = 1, max_length = 500, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     reason: Option<String>,
 }
@@ -137,13 +137,13 @@ pub(super) struct ReplayRequest {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct ReplayFilterRequest {
-    /// Their aggregates' type.
+    /// Their aggregates' type. 1 to 100 bytes of UTF-8.
     #[schema(min_length = 1, max_length = 100, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     aggregate_type: Option<String>,
-    /// Their aggregate.
+    /// Their aggregate. 1 to 200 bytes of UTF-8.
     #[schema(min_length = 1, max_length = 200, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     aggregate_id: Option<String>,
-    /// Their type.
+    /// Their type. 1 to 100 bytes of UTF-8.
     #[schema(min_length = 1, max_length = 100, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     event_type: Option<String>,
     /// The broker confirmed them at this time or later.
@@ -173,10 +173,10 @@ pub(super) struct PurgeRequest {
     /// Only say how many events it would delete.
     #[serde(default)]
     dry_run: bool,
-    /// Who is recorded; `ops-http` if nothing is said.
+    /// Who is recorded; `ops-http` if nothing is said. 1 to 100 bytes of UTF-8.
     #[schema(min_length = 1, max_length = 100, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     by: Option<String>,
-    /// Why.
+    /// Why. 1 to 500 bytes of UTF-8.
     #[schema(min_length = 1, max_length = 500, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     reason: Option<String>,
 }
