@@ -153,7 +153,7 @@ fn deny(root: &Path, live: &mut Live) -> Result<End, Error> {
     let installed =
         process::cargo(root).args(["deny", "--version"]).output().is_ok_and(|output| output.status.success());
     if !installed {
-        return Ok(End::Skipped("cargo-deny is not installed; the GitHub workflow runs it".to_owned()));
+        return Ok(End::NotRunHere("cargo-deny is not installed; the GitHub workflow runs it".to_owned()));
     }
     // The advisories need a download; they are the workflow's.
     live.run(with(root, &["deny", "--all-features", "check", "bans", "licenses", "sources"]))
@@ -229,8 +229,8 @@ fn browser(root: &Path, built: Option<&Binaries>, live: &mut Live) -> Result<End
         false
     })?;
     match end {
-        End::Failed { output, .. } if output.contains(NO_BROWSER) => Ok(End::Skipped(
-            "NOT RUN: no Chromium is installed, nor can be here (packages chromium, chromium-driver)".to_owned(),
+        End::Failed { output, .. } if output.contains(NO_BROWSER) => Ok(End::NotRunHere(
+            "no Chromium is installed, nor can be here (packages chromium, chromium-driver)".to_owned(),
         )),
         end => Ok(output.judge(end)),
     }
@@ -251,9 +251,9 @@ fn pgbouncer(root: &Path, built: Option<&Binaries>, live: &mut Live) -> Result<E
         false
     })?;
     match end {
-        End::Failed { output, .. } if output.contains(NO_PGBOUNCER) => {
-            Ok(End::Skipped("PgBouncer is not installed and cannot be installed here (package pgbouncer)".to_owned()))
-        }
+        End::Failed { output, .. } if output.contains(NO_PGBOUNCER) => Ok(End::NotRunHere(
+            "PgBouncer is not installed and cannot be installed here (package pgbouncer)".to_owned(),
+        )),
         end => Ok(output.judge(end)),
     }
 }

@@ -9,6 +9,7 @@ mod tests;
 
 use std::{collections::BTreeSet, path::Path};
 
+pub(crate) use name::KEYWORDS;
 pub use name::{Name, NameError};
 pub use table::{How, KEPT, RENAMED, Renamed, UNTOUCHED};
 

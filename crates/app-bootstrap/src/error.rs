@@ -108,9 +108,18 @@ pub enum BootstrapError {
     /// The lanes could not be rebuilt.
     #[error("the lanes cannot be rebuilt; stop the relays and wait until their leases have run out")]
     Repair(#[source] StoreError),
-    /// History could not be removed.
-    #[error("the history could not be purged; what was removed before stays removed")]
-    Purge(#[source] StoreError),
+    /// History that could be removed could not be counted.
+    #[error("the history could not be counted; nothing was removed")]
+    Count(#[source] StoreError),
+    /// An action on many events failed midway.
+    #[error("{done}")]
+    Midway {
+        /// What was done before, and how to go on.
+        done: String,
+        /// Why.
+        #[source]
+        source: OperateError,
+    },
     /// The manual could not be written.
     #[error("the manual cannot be written to {what}")]
     Describe {

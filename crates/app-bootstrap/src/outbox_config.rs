@@ -44,10 +44,11 @@ pub struct OutboxConfig<'a> {
 }
 
 impl<'a> OutboxConfig<'a> {
-    /// Binds the parts to a database and to whatever wakes the relay.
+    /// Binds the parts to a database and to whatever wakes the relay. Relay and leader of one such configuration hold
+    /// their leases under one name, which no other configuration has.
     #[must_use]
     pub fn new(settings: &'a Settings, database: Database, wakeup: RelayWakeup) -> Self {
-        Self { settings, database, wakeup, holder: settings.service.holder() }
+        Self { settings, database, wakeup, holder: settings.service.holder(&SystemRandom) }
     }
 
     /// The process's clock.

@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use super::{
     NewError, TemplateError, Words,
     template::{Values, fill},
-    words::KEYWORDS,
 };
 use crate::{
     Error,
@@ -59,10 +58,8 @@ impl Aggregate {
         let name = Words::try_new("the aggregate's name", name.ok_or(NewError::Missing("NAME"))?)?;
         let context = context.ok_or(NewError::Missing("--context NAME"))?;
         let events = events_of(events.ok_or(NewError::Missing("--events A,B"))?)?;
-        let all_taken: BTreeSet<String> =
-            taken(tree).into_iter().chain(KEYWORDS.iter().map(|&word| word.to_owned())).collect();
         let context =
-            Name::try_new(context, &all_taken).map_err(|source| NewError::Name { part: "--context", source })?;
+            Name::try_new(context, &taken(tree)).map_err(|source| NewError::Name { part: "--context", source })?;
         Ok(Self { name, context, events })
     }
 

@@ -145,6 +145,27 @@ fn name_that_something_else_has_is_refused() {
 }
 
 #[test]
+fn name_that_the_language_cargo_or_the_compiler_keeps_is_refused_with_the_reason() {
+    let folder = small();
+    for keyword in ["fn", "self", "crate", "type", "async", "gen", "yield"] {
+        let error = refused(folder.path(), keyword);
+        assert!(matches!(&error, RenameError::Name(NameError::Keyword { value }) if value == keyword), "{error}");
+        assert!(error.to_string().contains(&format!("`{keyword}` is a keyword of Rust")), "{error}");
+    }
+    for kept in ["std", "core", "alloc", "test", "proc-macro", "build"] {
+        let error = refused(folder.path(), kept);
+        assert!(matches!(&error, RenameError::Name(NameError::Reserved { value }) if value == kept), "{error}");
+        assert!(error.to_string().contains("cargo and the compiler keep"), "{error}");
+    }
+    let error = refused(folder.path(), "serde-json").to_string();
+    assert!(
+        error.ends_with("is taken by a package or program of the workspace, or by one that it is built from"),
+        "{error}"
+    );
+    assert!(name("type-service").is_ok(), "a keyword is refused as the whole name alone");
+}
+
+#[test]
 fn each_line_of_the_table_differs_and_says_what_it_is_for() {
     let olds: BTreeSet<_> = RENAMED.iter().map(|row| row.old).collect();
     assert_eq!(olds.len(), RENAMED.len());

@@ -174,6 +174,7 @@ Examples:
 
 What is purged cannot be replayed, and its ids are no duplicates any more. Open and DEAD events stay, whatever their age.
 A line of the log tells of each batch, if logs.filter lets it through.
+Interrupted or failed, it says how many events are gone; it is safe to run it again: it goes on.
 Exit codes: 0 done, 1 refused or failed, 2 wrong arguments, 130 interrupted after a batch (the same command goes on).";
 
 const PAUSE_EXAMPLES: &str = "\
@@ -219,6 +220,7 @@ A consumer that handled the event knows it by its inbox: `app inbox forget` come
 An event that is sent again has a new time of publishing: with --published-until in the past, a repetition sends none twice.
 The events of a batch keep the order of their aggregate; batch follows batch in the order of ids.
 Of several ids, those that cannot be sent again are named, the others are.
+By filter, one that fails midway names the --after from which the same command goes on, as an interrupted one does.
 Exit codes: 0 done, 1 refused or failed or an id is unknown, 2 wrong arguments, 130 interrupted after a batch (the same command goes on with the --after that it names).";
 
 const AUDIT_EXAMPLES: &str = "\

@@ -17,7 +17,8 @@ pub use examine_outbox::{Diagnosis, ExamineOutboxUseCase};
 pub use handle_message_once::{HandleMessageOnce, Handled, HandlerError, MessageHandler};
 pub use observe_outbox::ObserveOutboxUseCase;
 pub use operate_outbox::{
-    LeftAlone, MOST_IN_A_BATCH, ManyReport, OperateError, OperateOutboxUseCase, OperatePorts, RelayState, Selection,
+    LeftAlone, MOST_IN_A_BATCH, ManyFailed, ManyReport, OperateError, OperateOutboxUseCase, OperatePorts, RelayState,
+    Selection,
 };
 pub use personal_fields::{PersonalFieldError, PersonalFields};
 pub use publish_pending_outbox_events::{PublishOutcome, PublishPendingOutboxEventsUseCase, PublishPolicy};

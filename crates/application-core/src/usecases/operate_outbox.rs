@@ -69,6 +69,19 @@ impl From<StoreError> for OperateError {
     }
 }
 
+/// An action on many events that failed midway.
+#[derive(Debug, thiserror::Error)]
+#[error("{events} events were changed before it failed")]
+pub struct ManyFailed {
+    /// Events that the batches before have changed; that stays so.
+    pub events: u64,
+    /// Where a call with the same filter goes on (its `after`) without a look at what those batches have been through; none:
+    /// it begins anew. Whether the batch that failed took effect may be unknown, so it is looked at again.
+    pub next: Option<EventId>,
+    /// Why.
+    pub source: OperateError,
+}
+
 /// What an operator works through.
 #[derive(Clone)]
 pub struct OperatePorts {
@@ -154,7 +167,7 @@ impl OperateOutboxUseCase {
     /// The events of one batch keep the order of their aggregate; from batch to batch the order is that of ids.
     ///
     /// # Errors
-    /// [`OperateError`]; the batches before are done.
+    /// [`ManyFailed`]; the batches before are done.
     pub async fn act_on_many(
         &self,
         action: EventAction,
@@ -162,30 +175,49 @@ impl OperateOutboxUseCase {
         batch: u32,
         by: &Attribution,
         stop: &StopSignal,
-    ) -> Result<ManyReport, OperateError> {
-        let mut pages = Pages::new(action, which, batch)?;
+    ) -> Result<ManyReport, ManyFailed> {
+        let mut pages =
+            Pages::new(action, which, batch).map_err(|source| ManyFailed { events: 0, next: None, source })?;
         let mut report = ManyReport::default();
         while !stop.is_set() {
-            let Some(ids) = pages.next(self.ports.operations.as_ref()).await? else { return Ok(report) };
-            if ids.is_empty() {
-                continue;
-            }
-            let changed = match (action, which) {
-                (EventAction::Requeue, Selection::Matching(_)) => {
-                    self.ports.operations.requeue_unresolved(&ids, by).await?
-                }
-                _ => self.ports.operations.act(action, &ids, by).await?,
-            };
-            self.tell(action, &changed, by);
-            report.events += wide(changed.len());
-            if let Selection::Events(_) = which {
-                for id in ids.into_iter().filter(|id| !changed.contains(id)) {
-                    let state = self.ports.operations.find(id).await?;
-                    report.left.push(LeftAlone::new(id, state.as_ref()));
-                }
+            let before = pages.after();
+            match self.act_on_page(action, which, by, &mut pages, &mut report).await {
+                Ok(true) => {}
+                Ok(false) => return Ok(report),
+                Err(source) => return Err(ManyFailed { events: report.events, next: before, source }),
             }
         }
         Ok(ManyReport { interrupted: !pages.is_over(), next: pages.after(), ..report })
+    }
+
+    /// The next batch; `false`: there was none.
+    async fn act_on_page(
+        &self,
+        action: EventAction,
+        which: &Selection,
+        by: &Attribution,
+        pages: &mut Pages,
+        report: &mut ManyReport,
+    ) -> Result<bool, OperateError> {
+        let Some(ids) = pages.next(self.ports.operations.as_ref()).await? else { return Ok(false) };
+        if ids.is_empty() {
+            return Ok(true);
+        }
+        let changed = match (action, which) {
+            (EventAction::Requeue, Selection::Matching(_)) => {
+                self.ports.operations.requeue_unresolved(&ids, by).await?
+            }
+            _ => self.ports.operations.act(action, &ids, by).await?,
+        };
+        self.tell(action, &changed, by);
+        report.events += wide(changed.len());
+        if let Selection::Events(_) = which {
+            for id in ids.into_iter().filter(|id| !changed.contains(id)) {
+                let state = self.ports.operations.find(id).await?;
+                report.left.push(LeftAlone::new(id, state.as_ref()));
+            }
+        }
+        Ok(true)
     }
 
     /// Counts what [`Self::act_on_many`] would change now, and changes nothing.

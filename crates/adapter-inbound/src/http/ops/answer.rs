@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use application_core::{
     JsonObject,
     outbox::{EventId, InvalidEventId},
-    usecases::OperateError,
+    usecases::{ManyFailed, OperateError},
 };
 use axum::{
     Json,
@@ -144,4 +144,19 @@ pub(super) fn problem(error: OperateError) -> ProblemDetails {
             ProblemDetails::new(status, format!("{error}: {source}"))
         }
     }
+}
+
+/// A change of many events that failed midway: how many were changed, and how to go on behind them.
+pub(super) fn midway(failed: ManyFailed, takes_after: bool) -> ProblemDetails {
+    let ManyFailed { events, next, source } = failed;
+    let problem = problem(source);
+    // What cannot be asked for as it is goes on nowhere.
+    if problem.status().is_client_error() {
+        return problem;
+    }
+    let go_on = match next {
+        Some(next) if takes_after => format!("the same request goes on with \"after\": \"{next}\""),
+        _ => "the same request can be made again".to_owned(),
+    };
+    problem.and(&format!("events changed before it failed: {events}; {go_on}"))
 }

@@ -21,7 +21,11 @@ use crate::http::problem_details::ProblemDetails;
 
 #[derive(OpenApi)]
 #[openapi(
-    info(title = "Operations of the outbox", description = "An operator's view of the outbox and actions on its events."),
+    info(
+        title = "Operations of the outbox",
+        description = "An operator's view of the outbox and actions on its events. Texts are bounded in bytes of UTF-8, which \
+                       `maxLength` cannot count: beyond ASCII, fewer characters may be too many bytes."
+    ),
     paths(
         show,
         process::settings,

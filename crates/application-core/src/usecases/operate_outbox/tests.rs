@@ -237,7 +237,7 @@ async fn a_range_that_ends_before_it_begins_is_refused_with_both_ends_and_nothin
         for error in [
             operate.page(&filter).await.unwrap_err(),
             operate.count_many(EventAction::Replay, &which, &stop).await.unwrap_err(),
-            operate.act_on_many(EventAction::Replay, &which, 2, &somebody(), &stop).await.unwrap_err(),
+            operate.act_on_many(EventAction::Replay, &which, 2, &somebody(), &stop).await.unwrap_err().source,
         ] {
             let text = error.to_string();
             assert!(ends.iter().all(|end| text.contains(end)), "{text}");
@@ -276,6 +276,36 @@ async fn a_replay_by_filter_is_about_published_events_of_the_range_and_goes_on_b
     let report = operate(operations).act_on_many(EventAction::Replay, &which, 2, &somebody(), &stop).await.unwrap();
     let expected = ManyReport { events: 2, interrupted: true, next: Some(dead(2).id), left: Vec::new() };
     assert_eq!(report, expected);
+}
+
+/// A filter that begins behind the first event; each look finds two.
+#[tokio::test]
+async fn a_replay_by_filter_that_fails_says_how_many_it_has_done_and_behind_which_event_it_goes_on() {
+    let published = |n: u128| OutboxEventState { status: OutboxEventStatus::Published, ..dead(n) };
+    let timeout = || StoreError::Timeout { limit: Duration::from_secs(5) };
+    // Of the calls that list or act, in their order, the one that fails.
+    for (failing_list, failing_act, done, next) in [(1, 0, 0, 1), (0, 1, 0, 1), (2, 0, 2, 3), (0, 2, 2, 3)] {
+        let mut operations = MockOutboxOperationsPort::new();
+        let (mut lists, mut acts) = (0, 0);
+        operations.expect_list().returning(move |filter| {
+            lists += 1;
+            if lists == failing_list {
+                return Err(timeout());
+            }
+            let later = (1..=9).map(published).filter(|event| filter.after.is_none_or(|after| event.id > after));
+            let events: Vec<_> = later.take(2).collect();
+            Ok(EventPage { next: events.last().map(|event| event.id), events })
+        });
+        operations.expect_act().returning(move |_, ids, _| {
+            acts += 1;
+            if acts == failing_act { Err(timeout()) } else { Ok(ids.to_vec()) }
+        });
+        let which = Selection::Matching(EventFilter { after: Some(dead(1).id), ..EventFilter::default() });
+        let (operate, stop) = (operate(operations), StopSignal::new());
+        let failed = operate.act_on_many(EventAction::Replay, &which, 2, &somebody(), &stop).await.unwrap_err();
+        assert_eq!((failed.events, failed.next), (done, Some(dead(next).id)), "{failing_list} {failing_act}");
+        assert!(matches!(failed.source, OperateError::Store { source: StoreError::Timeout { .. } }), "{failed:?}");
+    }
 }
 
 #[tokio::test]

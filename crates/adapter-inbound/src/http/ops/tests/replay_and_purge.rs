@@ -35,6 +35,25 @@ async fn published_events_of_a_range_are_counted_or_sent_again_and_the_answer_sa
     }
 }
 
+#[tokio::test]
+async fn a_replay_that_fails_midway_says_how_many_events_were_sent_again_and_where_it_goes_on() {
+    let mut operations = MockOutboxOperationsPort::new();
+    operations.expect_list().returning(|_| Ok(page(3, Some(id()))));
+    let mut batches = 0;
+    operations.expect_act().times(2).returning(move |_, ids, _| {
+        batches += 1;
+        if batches == 1 {
+            return Ok(ids.to_vec());
+        }
+        Err(StoreError::Unavailable { source: "password of db.internal".into() })
+    });
+    let body = r#"{"filter":{"aggregateType":"order"}}"#;
+    let answered = ask(operations, "POST", "/ops/outbox/replay", body).await;
+    let said = format!("events changed before it failed: 3; the same request goes on with \"after\": \"{ID}\"");
+    assert_problem(&answered, 503, &said);
+    assert!(!answered.body.to_string().contains("password"));
+}
+
 /// As many as a request may name are one batch, which alone keeps the order of their aggregates.
 #[tokio::test]
 async fn published_events_that_are_named_are_sent_again_in_one_batch() {
@@ -118,6 +137,7 @@ async fn a_purge_that_the_store_refuses_is_a_problem_without_its_own_words() {
     let request = request.header(CONTENT_TYPE, "application/json");
     let request = request.body(Body::from(r#"{"olderThanSeconds":90}"#)).unwrap();
     let answered = send(ops_router(parts, OpsAccess::Loopback), request).await;
-    assert_problem(&answered, 503, "the database cannot be reached");
+    let said = "the database cannot be reached; events changed before it failed: 0; the same request can be made again";
+    assert_problem(&answered, 503, said);
     assert!(!answered.body.to_string().contains("password"));
 }
