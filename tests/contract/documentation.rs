@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use app_bootstrap::settings::{Settings, Sources};
+use application_core::outbox::FailureClass;
 use serde_json::Value;
 use test_support::documents::pages;
 
@@ -10,6 +11,8 @@ use super::postgres::Postgres;
 
 const METRICS: &str = include_str!("../../crates/app-bootstrap/src/telemetry/metrics.rs");
 const METRICS_PAGE: &str = include_str!("../../docs/metrics.md");
+const CLASSES_PAGE: &str = include_str!("../../docs/failure-classes.md");
+const SETTINGS_PAGE: &str = include_str!("../../docs/settings.md");
 const CONNECTOR: &str = include_str!("../../docs/examples/debezium-event-router.json");
 
 const PRODUCTION: &str = include_str!("../../docs/guides/go-to-production.md");
@@ -56,6 +59,34 @@ fn metrics_documented_are_the_metrics_recorded() {
     let recorded = recorded();
     assert!(recorded.len() > 20, "{recorded:?}");
     assert_eq!(documented(), recorded);
+}
+
+#[test]
+fn the_page_of_failure_classes_lists_each_class_with_settings_and_metrics_that_exist() {
+    let classes = FailureClass::ALL.map(FailureClass::as_str);
+    let named = |line: &str| quoted(line, '`').next().unwrap_or_default().to_owned();
+    let (meaning, seen) = CLASSES_PAGE.split_once("## What an operator sees").expect("a section");
+    let (seen, _) = seen.split_once("\n## ").expect("another section");
+    for table in [meaning, seen] {
+        let listed: Vec<String> = table.lines().filter(|line| line.starts_with("| `")).map(named).collect();
+        assert_eq!(listed, classes);
+    }
+    let words: BTreeSet<&str> = CLASSES_PAGE.lines().flat_map(|line| quoted(line, '`')).collect();
+    let keys = || words.iter().filter(|word| ["outbox.", "outbound."].iter().any(|part| word.starts_with(part)));
+    assert!(keys().count() > 8, "{words:?}");
+    for key in keys() {
+        assert!(SETTINGS_PAGE.contains(&format!("| `{key}` |")), "{key} is no setting");
+    }
+    let metrics: BTreeSet<&str> = words
+        .iter()
+        .filter(|word| word.starts_with("outbox_"))
+        .map(|word| word.split('{').next().unwrap_or(word))
+        .collect();
+    assert!(metrics.len() > 2, "{words:?}");
+    let recorded = recorded();
+    for metric in metrics {
+        assert!(recorded.contains_key(metric), "{metric} is no metric");
+    }
 }
 
 #[tokio::test]
