@@ -2,6 +2,8 @@
 //!
 //! What carries the name is a table in `rename/table.rs`. The packages keep their names: they say what a crate is for.
 
+#[cfg(test)]
+mod cargo_generate;
 mod name;
 mod table;
 #[cfg(test)]
