@@ -5,7 +5,7 @@
 
 mod portfolio;
 
-use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use adapter_persistence_postgres::PgTransaction;
 use application_core::{
@@ -84,10 +84,10 @@ pub fn event_contracts() -> Vec<EventContract> {
 /// # Errors
 /// [`BootstrapError::SameHandlerName`]: what one of two had handled, the other would take for handled and pass over.
 pub fn with_names_of_their_own(handlers: Vec<Handler>) -> Result<Vec<Handler>, BootstrapError> {
-    let mut names = BTreeSet::new();
-    let twice = handlers.iter().map(|handler| handler.name.clone()).find(|name| !names.insert(name.clone()));
-    match twice {
-        Some(name) => Err(BootstrapError::SameHandlerName { name: name.as_str().to_owned() }),
+    let mut names = handlers.iter().map(|handler| &handler.name).enumerate();
+    let twice = names.find(|(before, name)| handlers.iter().take(*before).any(|other| other.name == **name));
+    match twice.map(|(_, name)| name.as_str().to_owned()) {
+        Some(name) => Err(BootstrapError::SameHandlerName { name }),
         None => Ok(handlers),
     }
 }
