@@ -16,6 +16,7 @@ pub mod lane_protocol;
 pub mod pages;
 
 mod app_process;
+pub mod consumed;
 pub mod operated;
 mod patience;
 pub mod tally;

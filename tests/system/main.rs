@@ -3,6 +3,7 @@
 mod api_document;
 mod command_line;
 mod commands;
+mod contexts;
 mod demo;
 mod doctor;
 mod faults;

@@ -70,13 +70,13 @@ pub enum BootstrapError {
     /// The consumer cannot be set up.
     #[error("the consumer cannot be set up")]
     Consumer(#[from] InvalidConsumerSettings),
-    /// Two contexts want to consume.
-    #[error("the contexts' handlers {first} and {second} both want the messages, but the service has one consumer")]
-    TwoHandlers {
-        /// One handler's name.
-        first: String,
-        /// Another one's.
-        second: String,
+    /// Two contexts' handlers cannot be told apart.
+    #[error(
+        "two handlers are called `{name}`: what one has handled counts as handled for the other; rename the new one"
+    )]
+    SameHandlerName {
+        /// The name of both.
+        name: String,
     },
     /// A listener cannot be set up.
     #[error("HTTP cannot be served at the address of `{setting}`; choose another one, or stop what listens there")]
