@@ -284,6 +284,10 @@ async fn the_doctor_names_each_finding_with_its_cure_and_repairs_when_no_relay_r
     assert!(status.success(), "{json}");
     let report: Value = serde_json::from_str(&json)?;
     assert_eq!((&report["rebuiltLanes"], &report["findings"]), (&Value::from(1), &Value::Array(Vec::new())));
+    let (status, again) = run(&quiet, &["outbox", "doctor", "--repair"]).await?;
+    assert!(status.success() && again.contains("0 lanes rebuilt: they are as the open events say"), "{again}");
+    let repairs = "SELECT count(*) FROM outbox_audit WHERE action = 'repair'";
+    assert_eq!(world.number(repairs).await?, 1, "what touched no lane leaves no record");
     Ok(())
 }
 
@@ -477,6 +481,16 @@ async fn work_on_many_events_tells_of_each_batch_on_its_way() -> Outcome {
         let (status, output) = run(&world.environment, arguments).await?;
         assert!(status.success(), "{output}");
         assert_eq!(output.matches(told).count(), 3, "{output}");
+    }
+    let order = ["--aggregate-type", "order"];
+    assert!(run(&world.environment, &[&["outbox", "pause"], &order[..]].concat()).await?.0.success());
+    let resume = [&["outbox", "resume"], &order[..]].concat();
+    for (arguments, told) in [
+        (&resume[..], "lanes that a pause has held back are being woken"),
+        (&["outbox", "doctor", "--repair"], "the lanes are being compared with the open events"),
+    ] {
+        let (_, output) = run(&world.environment, arguments).await?;
+        assert_eq!(output.matches(told).count(), 1, "{output}");
     }
     Ok(())
 }

@@ -89,7 +89,8 @@ pub(super) fn attributed(arguments: Arguments, by: &Attribution) -> Arguments {
 }
 
 impl OutboxEventRepository {
-    /// Builds all lanes anew from the open events, with the relays stopped (rule R30); returns the number of lanes.
+    /// Builds all lanes anew from the open events, with the relays stopped (rule R30), unless they are as these say; returns
+    /// the number of lanes that were touched.
     ///
     /// # Errors
     /// [`StoreError::Refused`] while a relay holds a lease.

@@ -488,6 +488,7 @@ async fn an_operator_acts_by_what_leaves_a_record_and_by_nothing_else() {
     let everything = PauseScope::Everything;
     assert!(operator.events.pause(&everything, &tester()).await.expect("acted"));
     assert!(operator.events.resume(&everything, &tester()).await.expect("acted"));
+    fixture.sql().await.execute("DELETE FROM outbox_lane").await;
     assert_eq!(operator.events.repair_lanes(&tester()).await.expect("acted"), 1);
     assert_eq!(operator.reaper.purge(SettledHistory::Resolved, Duration::ZERO, 10, &tester()).await.expect("acted"), 1);
     let audit = operator.events.audit(None, 10).await.expect("read");
