@@ -32,6 +32,15 @@ BEGIN
     RETURN FOUND;
 END $$;
 
+-- Until when published history is gone, by the last confirm of each event: of what was published later, cleanup and purge have
+-- deleted nothing. One row, or none: they have deleted nothing at all. What is deleted when it is published is not told of.
+CREATE TABLE outbox_retention (
+    only_row   boolean     NOT NULL DEFAULT true,
+    gone_until timestamptz NOT NULL,
+    CONSTRAINT outbox_retention_pkey PRIMARY KEY (only_row),
+    CONSTRAINT outbox_retention_only_row_check CHECK (only_row)
+);
+
 -- Deletes up to p_batch events that were published longer ago than p_age, oldest first. Open events never go.
 -- deleted_through is where the next batch begins (p_from): it does not walk again over what earlier batches deleted, which
 -- an old snapshot may keep in the index.
@@ -48,6 +57,8 @@ BEGIN
         DELETE FROM outbox_event e WHERE e.id = ANY (ARRAY(SELECT old.id FROM old)) RETURNING 1
     )
     SELECT (SELECT count(*) FROM gone), (SELECT max(old.published_at) FROM old) INTO deleted, deleted_through;
+    INSERT INTO outbox_retention AS r (gone_until) SELECT deleted_through WHERE deleted_through IS NOT NULL
+    ON CONFLICT (only_row) DO UPDATE SET gone_until = excluded.gone_until WHERE r.gone_until < excluded.gone_until;
 END $$;
 
 -- Deletes a batch of published events, as outbox_delete_published does, if the caller leads.

@@ -306,13 +306,13 @@ async fn published_events_are_deleted_where_the_setting_says_so_and_a_replay_say
     Ok(())
 }
 
-const DEAD: &str = "WITH event AS ( \
+pub(crate) const DEAD: &str = "WITH event AS ( \
          INSERT INTO outbox_event (id, aggregate_type, aggregate_id, event_type, payload) \
          SELECT ('0198c5a0-0000-7000-8000-00000000000' || n)::uuid, 'order', 'o-' || n, 'OrderPlaced', '1' \
            FROM generate_series(1, 5) n RETURNING 1) \
      SELECT count(*) FROM event";
 
-const DIE: &str = "WITH event AS ( \
+pub(crate) const DIE: &str = "WITH event AS ( \
          UPDATE outbox_event SET status = 'DEAD', attempts = 3, \
                 last_error = CASE WHEN aggregate_id < 'o-3' THEN 'rejected: full' ELSE 'poison: too large' END RETURNING 1) \
      SELECT count(*) FROM event";

@@ -218,6 +218,8 @@ Examples:
 
 A consumer that handled the event knows it by its inbox: `app inbox forget` comes first if it is to have its effect again.
 An event that is sent again has a new time of publishing: with --published-until in the past, a repetition sends none twice.
+A range of times that reaches where published events are gone (by retention or purge) is refused, and says until when they are;
+one that does not say where it begins sends what is left, and tells of it.
 The events of a batch keep the order of their aggregate; batch follows batch in the order of ids.
 Of several ids, those that cannot be sent again are named, the others are.
 By filter, one that fails midway names the --after from which the same command goes on, as an interrupted one does.
