@@ -8,6 +8,7 @@ mod demo;
 mod doctor;
 mod faults;
 mod operations;
+mod operators;
 mod outbox_reaper_wiring;
 mod pages;
 mod relays;

@@ -56,7 +56,8 @@ impl PostgresInbox {
     }
 
     /// Records that somebody asks for an aggregate's parked messages to be handled, `discard` to be given up. It comes
-    /// before the asking, so that nothing is asked for without a record.
+    /// before the asking, so that nothing is asked for without a record. Returns for how many consumers the aggregate is
+    /// parked; where it is for none, nothing is recorded, unless consumers are `unordered`: these park without a mark.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -65,12 +66,14 @@ impl PostgresInbox {
         aggregate_type: &AggregateType,
         aggregate_id: &AggregateId,
         discard: Option<EventId>,
+        unordered: bool,
         by: &Attribution,
-    ) -> Result<(), StoreError> {
+    ) -> Result<u64, StoreError> {
         let arguments = Arguments::new().text(aggregate_type.as_str()).text(aggregate_id.as_str());
         let arguments = attributed(arguments.optional_uuid(discard.map(|event| event.as_uuid())), by);
-        run_for_row(&self.database, &arguments.call("outbox_record_unpark", "*")).await?;
-        Ok(())
+        let row = run_for_row(&self.database, &arguments.boolean(unordered).call("outbox_record_unpark", "*")).await?;
+        let parked: i64 = row.try_get(0).map_err(|error| self.unreadable(&error))?;
+        Ok(parked.unsigned_abs())
     }
 
     /// The aggregates that are parked for the consumer, longest first; at most `limit`.

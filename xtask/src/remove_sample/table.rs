@@ -36,6 +36,7 @@ pub(super) const FILES: &[&str] = &[
     "tests/system/runbooks",
     "tests/system/runbooks.rs",
     "tests/system/operations.rs",
+    "tests/system/operators.rs",
     "tests/system/pages.rs",
     "tests/system/outbox_reaper_wiring.rs",
     "tests/system/relays.rs",
@@ -69,7 +70,7 @@ pub(super) const EDITS: &[(&str, &str, &str)] = &[
     ),
     (
         "tests/system/main.rs",
-        "mod demo;\nmod doctor;\nmod faults;\nmod operations;\nmod outbox_reaper_wiring;\nmod pages;\nmod relays;\nmod runbooks;\nmod sample_routes;\nmod stopping;\nmod tls;\nmod traces;\nmod world;\n",
+        "mod demo;\nmod doctor;\nmod faults;\nmod operations;\nmod operators;\nmod outbox_reaper_wiring;\nmod pages;\nmod relays;\nmod runbooks;\nmod sample_routes;\nmod stopping;\nmod tls;\nmod traces;\nmod world;\n",
         "",
     ),
     ("tests/system/contexts.rs", "\nmod portfolio;\n", "\n"),

@@ -83,7 +83,10 @@ Examples:
 const UNPARK_EXAMPLES: &str = "\
 Examples:
   app inbox unpark --aggregate-type order --aggregate-id 42
-  app inbox unpark --aggregate-type order --aggregate-id 42 --discard 0198c5a0-0000-7000-8000-000000000001";
+  app inbox unpark --aggregate-type order --aggregate-id 42 --discard 0198c5a0-0000-7000-8000-000000000001
+
+An aggregate that no consumer has parked is not asked for, and leaves no record. With consumer.unordered, consumers park
+messages and no aggregates: then it is always asked for.";
 
 impl InboxCommand {
     pub(super) async fn run(self, settings: &Settings) -> Result<ExitCode, BootstrapError> {
@@ -119,12 +122,21 @@ impl InboxCommand {
             }
             Self::Unpark { aggregate_type, aggregate_id, discard, by, json } => {
                 let (inbox, by) = (inbox(settings).await?, by.attribution());
-                let recorded = inbox.record_unpark(&aggregate_type, &aggregate_id, discard, &by).await;
-                recorded.map_err(BootstrapError::Inbox)?;
-                let request = UnparkRequest { aggregate_type, aggregate_id, discard };
-                request_unpark(&settings.consumer, &request).await?;
-                let said = "asked; the running consumer acts on it, and `app inbox parked --consumer NAME` shows when it is done";
-                print(&json!({ "asked": true }), json, |_| said.to_owned());
+                let unordered = settings.consumer.unordered;
+                let recorded = inbox.record_unpark(&aggregate_type, &aggregate_id, discard, unordered, &by).await;
+                let aggregates = recorded.map_err(BootstrapError::Inbox)?;
+                let asked = aggregates > 0;
+                if asked {
+                    let request = UnparkRequest { aggregate_type, aggregate_id, discard };
+                    request_unpark(&settings.consumer, &request).await?;
+                }
+                let what = if asked {
+                    "asked for; the running consumer acts on it, and `app inbox parked --consumer NAME` shows when it is done"
+                } else {
+                    "found, so nothing was asked for"
+                };
+                let said = format!("{} {what}", counted(aggregates, "parked aggregate"));
+                print(&json!({ "asked": asked, "aggregates": aggregates }), json, |_| said);
             }
         }
         Ok(ExitCode::SUCCESS)

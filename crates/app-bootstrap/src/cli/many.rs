@@ -12,7 +12,7 @@ use application_core::{
 };
 use clap::Args;
 use serde_json::{Map, Value, json};
-use time::OffsetDateTime;
+use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -206,6 +206,10 @@ impl Work {
         };
         let code = say(action.into(), &report, named.then_some(&report.left[..]), dry_run, json);
         if !json {
+            if let Some(gone_until) = report.gone_until {
+                let gone_until = rfc3339(gone_until);
+                output::hint(format!("published events are gone until {gone_until}: none of those is among them"));
+            }
             for left in &report.left {
                 output::hint(outbox.why_left(action, left).to_string());
             }
@@ -304,7 +308,7 @@ impl Done {
 
     /// The result for programs.
     fn in_json(self, report: &ManyReport, dry_run: bool) -> Map<String, Value> {
-        let ManyReport { events, interrupted, next, .. } = report;
+        let ManyReport { events, interrupted, next, gone_until, .. } = report;
         let mut said = Map::new();
         said.insert("action".to_owned(), json!(self.action));
         said.insert("events".to_owned(), json!(events));
@@ -312,6 +316,9 @@ impl Done {
         said.insert("interrupted".to_owned(), json!(interrupted));
         if let Some(next) = next.filter(|_| *interrupted && self.takes_after) {
             said.insert("next".to_owned(), json!(next.to_string()));
+        }
+        if let Some(gone_until) = gone_until {
+            said.insert("historyGoneUntil".to_owned(), json!(rfc3339(*gone_until)));
         }
         said
     }
@@ -321,7 +328,7 @@ impl Done {
         let ManyFailed { events, next, source } = failed;
         let (Self { action, participle, .. }, go_on) = (self, self.goes_on(*next));
         let words = format!("{} {participle} before the {action} failed; {go_on}", counted(*events, "event"));
-        let report = ManyReport { events: *events, interrupted: true, next: *next, left: Vec::new() };
+        let report = ManyReport { events: *events, interrupted: true, next: *next, ..ManyReport::default() };
         let mut said = self.in_json(&report, false);
         said.insert("error".to_owned(), json!(with_causes(source)));
         (words, Value::Object(said))
@@ -357,6 +364,10 @@ fn say(done: Done, report: &ManyReport, left: Option<&[LeftAlone]>, dry_run: boo
         return ExitCode::from(EXIT_INTERRUPTED);
     }
     if left.is_some_and(|left| unknown(left).next().is_some()) { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+fn rfc3339(time: OffsetDateTime) -> String {
+    time.format(&Rfc3339).unwrap_or_else(|_unwritable| time.to_string())
 }
 
 /// The ids that are not in the outbox.

@@ -136,7 +136,9 @@ pub(super) fn problem(error: OperateError) -> ProblemDetails {
             ProblemDetails::new(StatusCode::NOT_FOUND, error.to_string())
         }
         OperateError::EmptyRange { .. } => ProblemDetails::new(StatusCode::BAD_REQUEST, error.to_string()),
-        OperateError::NotAllowed { .. } => ProblemDetails::new(StatusCode::CONFLICT, error.to_string()),
+        OperateError::NotAllowed { .. } | OperateError::RangeNotKept | OperateError::HistoryGone { .. } => {
+            ProblemDetails::new(StatusCode::CONFLICT, error.to_string())
+        }
         OperateError::Store { source } => {
             let status =
                 if source.is_transient() { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::INTERNAL_SERVER_ERROR };

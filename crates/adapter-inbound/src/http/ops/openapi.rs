@@ -85,6 +85,8 @@ const NOT_SHOWN: (&str, &str) = (
     "payloads are not shown: the setting or the database does not allow it; or the request may not be made at all",
 );
 const CONFLICT: (&str, &str) = ("409", "the event's status does not allow it");
+const HISTORY_GONE: (&str, &str) =
+    ("409", "the range reaches behind what is kept of published events: the detail says until when they are gone");
 /// Answered by the protocol's own layer, without a document.
 const HEAD_TOO_LARGE: (&str, &str) = ("431", "the request line and the headers are over 32 KiB, or over 64 headers");
 
@@ -103,6 +105,7 @@ impl Modify for Common {
                 let own = [
                     (of_one && !path.ends_with("/audit"), UNKNOWN),
                     (of_one && changes, CONFLICT),
+                    (path == "/ops/outbox/replay", HISTORY_GONE),
                     (path.ends_with("/payload"), NOT_SHOWN),
                 ];
                 let own = own.into_iter().filter_map(|(applies, refusal)| applies.then_some(refusal));

@@ -535,6 +535,10 @@ impl OutboxOperationsPort for Endless {
         Ok(page(1, Some(id())))
     }
 
+    async fn published_gone_until(&self) -> Result<Option<time::OffsetDateTime>, StoreError> {
+        Ok(None)
+    }
+
     async fn blocked(&self, _: u32) -> Result<Vec<BlockedAggregate>, StoreError> {
         Ok(Vec::new())
     }
