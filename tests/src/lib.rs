@@ -18,6 +18,7 @@ pub mod pages;
 mod app_process;
 pub mod operated;
 mod patience;
+pub mod settings_page;
 pub mod tally;
 pub mod tap;
 pub mod webdriver;
