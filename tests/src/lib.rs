@@ -19,6 +19,7 @@ mod app_process;
 pub mod consumed;
 pub mod operated;
 mod patience;
+pub mod settings_page;
 pub mod tally;
 pub mod tap;
 pub mod webdriver;

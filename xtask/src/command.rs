@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use crate::{
     Error, arch, bench, check, check_template, dev, events, migrate, names, new, output, remove_sample, rename,
-    template_diff, test, tidy,
+    settings, template_diff, test, tidy,
 };
 
 /// A command of `cargo xtask`.
@@ -33,6 +33,7 @@ pub const COMMANDS: &[Command] = &[
     tidy::COMMAND,
     names::COMMAND,
     events::COMMAND,
+    settings::COMMAND,
     rename::COMMAND,
     remove_sample::COMMAND,
     new::COMMAND,

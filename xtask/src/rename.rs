@@ -1,6 +1,6 @@
 //! `rename`: gives a clone of the template a name of its own.
 //!
-//! What carries the name is a table in `rename/table.rs`. The packages keep their names: they say what a crate is for.
+//! What carries the name is a table in `rename/table.rs`. The packages keep their names: they say what a crate is for (ADR 17).
 
 #[cfg(test)]
 mod cargo_generate;

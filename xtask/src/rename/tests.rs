@@ -95,6 +95,30 @@ fn no_old_name_is_left_in_a_copy_of_this_workspace() {
     assert!(matches!(refused(folder.path(), "other-service"), RenameError::AlreadyRenamed));
 }
 
+/// ADR 17.
+#[test]
+fn packages_and_folders_keep_their_names_whatever_the_service_is_called() {
+    let folder = copy_of_the_workspace();
+    let paths = |root: &Path| owned(root).into_iter().map(|(path, _)| path).filter(|path| path != VERSION_FILE);
+    let before: Vec<String> = paths(folder.path()).collect();
+    if !workspace::root().join(VERSION_FILE).exists() {
+        rename(folder.path(), "order-service").unwrap();
+    }
+    assert_eq!(paths(folder.path()).collect::<Vec<_>>(), before);
+    for package in [
+        "application-core",
+        "adapter-persistence-postgres",
+        "adapter-outbound",
+        "adapter-inbound",
+        "app-bootstrap",
+        "event-contracts",
+        "test-support",
+    ] {
+        let manifest = read(folder.path(), &format!("crates/{package}/Cargo.toml"));
+        assert!(manifest.starts_with(&format!("[package]\nname = \"{package}\"\n")), "{manifest}");
+    }
+}
+
 #[test]
 fn name_that_begins_or_ends_with_the_old_one_is_no_leftover() {
     for name in ["app-two", "my-app", "app2"] {
