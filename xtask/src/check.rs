@@ -3,6 +3,7 @@
 //! Programs, tests and doc tests are built with one set of features, so that no dependency is compiled twice for them;
 //! clippy and the documentation share another set of artefacts in the same way.
 
+mod pooler;
 mod runner;
 mod test_output;
 
@@ -29,17 +30,11 @@ pub const COMMAND: Command = Command {
 /// Test targets that take minutes: servers are stopped, paused and killed in them.
 const SLOW_TESTS: &[&str] = &["system", "chaos", "browser"];
 
-/// Modules of the PostgreSQL adapter's tests that hold through a pooler.
-const THROUGH_A_POOLER: &[&str] =
-    &["append::", "claim::", "contract::", "inbox::", "leadership::", "maintenance::", "operate::", "settle::"];
 /// The alert rules, and their tests beside them.
 const ALERTS: [&[&str]; 2] =
     [&["check", "rules", "docs/monitoring/alerts.yml"], &["test", "rules", "docs/monitoring/alerts.test.yml"]];
 /// What the provisioning says when there is no promtool.
 const NO_PROMTOOL: &str = "no Prometheus server can be had";
-
-/// What the provisioning says when there is no pooler.
-const NO_PGBOUNCER: &str = "no PgBouncer server can be had";
 
 /// What the test of the operator's page says when there is no browser.
 const NO_BROWSER: &str = "no Chromium can be had";
@@ -91,7 +86,7 @@ pub fn run(root: &Path, options: Options) -> Result<u8, Error> {
     runner.step("alerts", |live| alerts(root, built.as_ref(), live));
     runner.step("tests", |live| tests(root, &targets, built.as_ref(), live));
     if !options.fast {
-        runner.step("pgbouncer", |live| pgbouncer(root, built.as_ref(), live));
+        runner.step("pgbouncer", |live| pooler::pgbouncer(root, built.as_ref(), live));
         runner.step("browser", |live| browser(root, built.as_ref(), live));
     }
     runner.step("doc tests", |live| {
@@ -231,28 +226,6 @@ fn browser(root: &Path, built: Option<&Binaries>, live: &mut Live) -> Result<End
     match end {
         End::Failed { output, .. } if output.contains(NO_BROWSER) => Ok(End::NotRunHere(
             "no Chromium is installed, nor can be here (packages chromium, chromium-driver)".to_owned(),
-        )),
-        end => Ok(output.judge(end)),
-    }
-}
-
-/// The PostgreSQL adapter's tests once more, through PgBouncer in transaction mode (case P46). The tests of connections,
-/// migrations and notifications are left out: they are about sessions, which a pooler hides.
-fn pgbouncer(root: &Path, built: Option<&Binaries>, live: &mut Live) -> Result<End, Error> {
-    let Some(binaries) = built else {
-        return Ok(End::NotRun("the build failed".to_owned()));
-    };
-    let mut command = binaries.command(root, "test-servers")?;
-    command.args(["run", "--allow-missing-broker", "--pgbouncer", "--"]).arg(process::cargo_path());
-    command.args(["test", "--workspace", "--test", "postgres", "--"]).args(THROUGH_A_POOLER);
-    let mut output = TestOutput::default();
-    let end = live.follow(command, |line| {
-        output.read(line);
-        false
-    })?;
-    match end {
-        End::Failed { output, .. } if output.contains(NO_PGBOUNCER) => Ok(End::NotRunHere(
-            "PgBouncer is not installed and cannot be installed here (package pgbouncer)".to_owned(),
         )),
         end => Ok(output.judge(end)),
     }
