@@ -32,6 +32,15 @@ BEGIN
     RETURN FOUND;
 END $$;
 
+-- Until when published history is gone, by the last confirm of each event: of what was published later, cleanup and purge have
+-- deleted nothing. One row, or none: they have deleted nothing at all. What is deleted when it is published is not told of.
+CREATE TABLE outbox_retention (
+    only_row   boolean     NOT NULL DEFAULT true,
+    gone_until timestamptz NOT NULL,
+    CONSTRAINT outbox_retention_pkey PRIMARY KEY (only_row),
+    CONSTRAINT outbox_retention_only_row_check CHECK (only_row)
+);
+
 -- Deletes up to p_batch events that were published longer ago than p_age, oldest first. Open events never go.
 -- deleted_through is where the next batch begins (p_from): it does not walk again over what earlier batches deleted, which
 -- an old snapshot may keep in the index.
@@ -48,6 +57,8 @@ BEGIN
         DELETE FROM outbox_event e WHERE e.id = ANY (ARRAY(SELECT old.id FROM old)) RETURNING 1
     )
     SELECT (SELECT count(*) FROM gone), (SELECT max(old.published_at) FROM old) INTO deleted, deleted_through;
+    INSERT INTO outbox_retention AS r (gone_until) SELECT deleted_through WHERE deleted_through IS NOT NULL
+    ON CONFLICT (only_row) DO UPDATE SET gone_until = excluded.gone_until WHERE r.gone_until < excluded.gone_until;
 END $$;
 
 -- Deletes a batch of published events, as outbox_delete_published does, if the caller leads.
@@ -88,10 +99,12 @@ BEGIN
     PERFORM outbox_record(p_operator, p_reason, 'purge', deleted);
 END $$;
 
--- Builds all lanes anew from the open events. Refused while a lease is alive: the relays must be stopped, or an event
--- could be sent by two of them. Appends may go on; they wait for it. Returns the number of lanes.
+-- Builds all lanes anew from the open events, unless each is as these say: there, not leased, with its head in reach, and
+-- due no later than that. Refused while a lease is alive: the relays must be stopped, or an event could be sent by two of
+-- them. Appends may go on; they wait for it. Returns the number of lanes that were built or taken away; 0: none was touched.
 CREATE FUNCTION outbox_repair_lanes(p_operator text, p_reason text DEFAULT NULL) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
+    v_idle bigint;
     v_lanes bigint;
 BEGIN
     LOCK TABLE outbox_lane, outbox_claim, outbox_due_floor IN ACCESS EXCLUSIVE MODE;  -- after this every event appended before is visible
@@ -99,6 +112,21 @@ BEGIN
         RAISE EXCEPTION 'outbox_repair_lanes: a relay holds a lease' USING ERRCODE = 'object_in_use',
             HINT = 'Stop the relays, wait until their leases have run out, and call again.';
     END IF;
+    IF NOT EXISTS (SELECT FROM outbox_lane l WHERE l.token IS NOT NULL) AND NOT EXISTS (
+        SELECT FROM (
+            SELECT DISTINCT ON (e.lane) e.lane, e.sequence, e.status, e.aggregate_type, e.next_attempt_at
+              FROM outbox_event e WHERE e.published_at IS NULL AND e.resolved_at IS NULL
+             ORDER BY e.lane, e.sequence) h
+          LEFT JOIN outbox_lane l ON l.lane = h.lane
+         WHERE l.lane IS NULL OR l.floor > h.sequence
+            OR h.status <> 'DEAD' AND l.due_at > greatest(h.next_attempt_at, statement_timestamp())
+            OR h.status <> 'DEAD' AND l.due_at IS NULL
+               AND NOT EXISTS (SELECT FROM outbox_pause p WHERE p.aggregate_type = h.aggregate_type)) THEN
+        RETURN 0;
+    END IF;
+    SELECT count(*) INTO v_idle FROM outbox_lane l
+     WHERE NOT EXISTS (
+           SELECT FROM outbox_event e WHERE e.published_at IS NULL AND e.resolved_at IS NULL AND e.lane = l.lane);
     TRUNCATE outbox_lane, outbox_claim, outbox_due_floor;
     INSERT INTO outbox_lane (lane, floor, due_at)
     SELECT DISTINCT ON (e.lane) e.lane, e.sequence,
@@ -106,6 +134,7 @@ BEGIN
       FROM outbox_event e WHERE e.published_at IS NULL AND e.resolved_at IS NULL
      ORDER BY e.lane, e.sequence;
     GET DIAGNOSTICS v_lanes = ROW_COUNT;
+    v_lanes := v_lanes + v_idle;
     PERFORM outbox_record(p_operator, p_reason, 'repair', v_lanes);
     RETURN v_lanes;
 END $$;

@@ -51,7 +51,7 @@ BEGIN
             ('relay', 'SELECT, INSERT, UPDATE (next_look_at), DELETE', 'TABLE outbox_due_floor'),
             ('relay', 'SELECT, UPDATE (paused_at)', 'TABLE outbox_pause'),
             ('relay', 'SELECT, UPDATE (processed_at), DELETE', 'TABLE outbox_inbox'),
-            ('relay', 'SELECT, INSERT, UPDATE', 'TABLE outbox_leader'),
+            ('relay', 'SELECT, INSERT, UPDATE', 'TABLE outbox_leader, outbox_retention'),
             ('relay', 'SELECT, INSERT, UPDATE, DELETE', 'TABLE outbox_relay'),
             ('relay', 'EXECUTE', 'FUNCTION outbox_claim, outbox_claim_overdue, outbox_due_from, outbox_lease_lanes, '
                                  'outbox_paused_types, outbox_wait_for_lane'),
@@ -74,7 +74,8 @@ BEGIN
             ('operator reader', 'SELECT (id, sequence, lane, aggregate_type, aggregate_id, event_type, payload_bytes, status, '
                                 'attempts, created_at, published_at, last_error, resolved_at, resolution, replays, '
                                 'holder, claimed_at, lease_expires_at, expiries, due_at, blocked_behind)', 'TABLE outbox_event_state'),
-            ('operator reader', 'SELECT', 'TABLE outbox_lane, outbox_claim, outbox_leader, outbox_pause, outbox_relay, outbox_doctor'),
+            ('operator reader', 'SELECT', 'TABLE outbox_lane, outbox_claim, outbox_leader, outbox_pause, outbox_relay, outbox_doctor, '
+                                          'outbox_retention'),
             ('operator reader', 'EXECUTE', 'FUNCTION outbox_lane_of, outbox_statistics'),
 
             -- The operator changes events by the functions that leave a record, and by nothing else.

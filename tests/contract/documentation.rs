@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use app_bootstrap::settings::{Settings, Sources};
+use application_core::outbox::FailureClass;
 use serde_json::Value;
 use test_support::documents::pages;
 
@@ -10,11 +11,16 @@ use super::postgres::Postgres;
 
 const METRICS: &str = include_str!("../../crates/app-bootstrap/src/telemetry/metrics.rs");
 const METRICS_PAGE: &str = include_str!("../../docs/metrics.md");
+const CLASSES_PAGE: &str = include_str!("../../docs/failure-classes.md");
+const SETTINGS_PAGE: &str = include_str!("../../docs/settings.md");
 const CONNECTOR: &str = include_str!("../../docs/examples/debezium-event-router.json");
 
 const PRODUCTION: &str = include_str!("../../docs/guides/go-to-production.md");
 const CONTAINERFILE: &str = include_str!("../../docs/examples/Containerfile");
 const MANIFESTS: &str = include_str!("../../docs/examples/kubernetes.yaml");
+const RELAY_MANIFESTS: &str = include_str!("../../docs/examples/kubernetes-relay.yaml");
+const DOCKERIGNORE: &str = include_str!("../../.dockerignore");
+const GITIGNORE: &str = include_str!("../../.gitignore");
 
 /// Of each metric its type and labels.
 pub(crate) type Metrics = BTreeMap<String, (String, BTreeSet<String>)>;
@@ -56,6 +62,34 @@ fn metrics_documented_are_the_metrics_recorded() {
     let recorded = recorded();
     assert!(recorded.len() > 20, "{recorded:?}");
     assert_eq!(documented(), recorded);
+}
+
+#[test]
+fn the_page_of_failure_classes_lists_each_class_with_settings_and_metrics_that_exist() {
+    let classes = FailureClass::ALL.map(FailureClass::as_str);
+    let named = |line: &str| quoted(line, '`').next().unwrap_or_default().to_owned();
+    let (meaning, seen) = CLASSES_PAGE.split_once("## What an operator sees").expect("a section");
+    let (seen, _) = seen.split_once("\n## ").expect("another section");
+    for table in [meaning, seen] {
+        let listed: Vec<String> = table.lines().filter(|line| line.starts_with("| `")).map(named).collect();
+        assert_eq!(listed, classes);
+    }
+    let words: BTreeSet<&str> = CLASSES_PAGE.lines().flat_map(|line| quoted(line, '`')).collect();
+    let keys = || words.iter().filter(|word| ["outbox.", "outbound."].iter().any(|part| word.starts_with(part)));
+    assert!(keys().count() > 8, "{words:?}");
+    for key in keys() {
+        assert!(SETTINGS_PAGE.contains(&format!("| `{key}` |")), "{key} is no setting");
+    }
+    let metrics: BTreeSet<&str> = words
+        .iter()
+        .filter(|word| word.starts_with("outbox_"))
+        .map(|word| word.split('{').next().unwrap_or(word))
+        .collect();
+    assert!(metrics.len() > 2, "{words:?}");
+    let recorded = recorded();
+    for metric in metrics {
+        assert!(recorded.contains_key(metric), "{metric} is no metric");
+    }
 }
 
 #[tokio::test]
@@ -122,17 +156,16 @@ fn a_block_of_settings_with_an_unknown_key_or_a_value_out_of_bounds_is_found() {
     }
 }
 
-/// The value behind the only line of the manifests that begins so.
-fn manifest(key: &str) -> &str {
-    let mut found = MANIFESTS.lines().filter_map(|line| line.trim().strip_prefix(key));
+/// The value behind the only line that begins so.
+fn manifest<'a>(lines: &[&'a str], key: &str) -> &'a str {
+    let mut found = lines.iter().filter_map(|line| line.strip_prefix(key));
     let value = found.next().expect("a line that begins so");
     assert!(found.next().is_none(), "{key} is there twice");
     value.trim()
 }
 
-#[test]
-fn the_example_manifests_fit_the_settings_and_the_listeners() {
-    let lines: Vec<&str> = MANIFESTS.lines().map(str::trim).collect();
+/// The settings that the environment of a manifest gives to its process; what a secret or the cluster says is made up.
+fn settings_of(lines: &[&str]) -> Settings {
     let values = lines.windows(2).filter_map(|pair| {
         let (name, value) = (pair[0].strip_prefix("- name: ")?, pair[1].strip_prefix("value: ")?);
         Some((name.to_owned(), value.trim_matches('"').to_owned()))
@@ -143,20 +176,52 @@ fn the_example_manifests_fit_the_settings_and_the_listeners() {
     environment.insert("APP__SERVICE__INSTANCE".to_owned(), "app-5d9c7b-x2x2x".to_owned());
     environment.insert("DATABASE_URL".to_owned(), "postgres://user:secret@db/app".to_owned());
     environment.insert("AMQP_URL".to_owned(), "amqps://user:secret@broker/%2f".to_owned());
-    let settings = Sources { environment, ..Sources::default() }.load().expect("the environment of the manifests");
+    Sources { environment, ..Sources::default() }.load().expect("the environment of the manifests")
+}
 
-    let (grace, before) = (settings.service.grace.as_secs(), 5);
-    assert_eq!(manifest("command: [\"sleep\","), format!("\"{before}\"]"));
-    let allowed: u64 = manifest("terminationGracePeriodSeconds:").parse().expect("seconds");
+/// `before` is how long a pod waits before it tells its process to stop.
+fn fits(manifests: &str, process: &str, listeners: &[&str], before: u64) {
+    let lines: Vec<&str> = manifests.lines().map(str::trim).collect();
+    let settings = settings_of(&lines);
+    assert!(lines.contains(&format!("args: [\"{process}\"]").as_str()), "app {process} is run");
+
+    let waits = lines.iter().find_map(|line| line.strip_prefix("command: [\"sleep\", "));
+    assert_eq!(waits, (before > 0).then(|| format!("\"{before}\"]")).as_deref());
+    let grace = settings.service.grace.as_secs();
+    let allowed: u64 = manifest(&lines, "terminationGracePeriodSeconds:").parse().expect("seconds");
     assert!(allowed >= before + grace + 5, "{allowed} s are too few for {before} s, {grace} s and closing");
-    for (name, listener) in [("http", settings.http.listen), ("health", settings.operations.health_listen)] {
+
+    let opened = lines.iter().filter(|line| line.starts_with("containerPort:")).count();
+    assert_eq!(opened, listeners.len(), "app {process} listens on {listeners:?}");
+    for name in listeners {
+        let listener = if *name == "http" { settings.http.listen } else { settings.operations.health_listen };
         let port =
             lines.windows(2).find(|pair| pair[0] == format!("- name: {name}") && pair[1].starts_with("containerPort"));
         assert_eq!(port.expect("a port")[1], format!("containerPort: {}", listener.port()));
         assert!(listener.ip().is_unspecified(), "{name} faces the cluster");
     }
+    assert_eq!(manifest(&lines, "prometheus.io/port:"), format!("\"{}\"", settings.operations.health_listen.port()));
     assert!(settings.operations.ops_listen.is_some_and(|listener| listener.ip().is_loopback()));
     let probed: BTreeSet<&str> = lines.iter().filter_map(|line| line.strip_prefix("path: ")).collect();
     assert_eq!(probed, BTreeSet::from(["/livez", "/readyz"]));
+}
+
+#[test]
+fn the_example_manifests_fit_the_settings_and_the_listeners() {
+    fits(MANIFESTS, "serve", &["http", "health"], 5);
+    fits(RELAY_MANIFESTS, "relay", &["health"], 0);
     assert!(CONTAINERFILE.contains("--path crates/app-bootstrap") && CONTAINERFILE.contains("USER 10001"));
+}
+
+/// What a checkout keeps to itself, history included, is not copied into the image's build either.
+#[test]
+fn an_image_is_built_without_what_git_ignores_and_without_the_history() {
+    let left_out: BTreeSet<&str> = DOCKERIGNORE.lines().filter(|line| !line.starts_with('#')).collect();
+    // Git looks for a name in every folder, a container engine at the root alone.
+    let name = |line: &str| line.strip_prefix('/').map_or_else(|| format!("**/{line}"), str::to_owned);
+    let ignored = GITIGNORE.lines().map(name);
+    let mut wanted: BTreeSet<String> = ignored.collect();
+    assert!(wanted.contains("target"), "{wanted:?}");
+    wanted.insert(".git".to_owned());
+    assert_eq!(left_out, wanted.iter().map(String::as_str).collect());
 }

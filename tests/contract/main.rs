@@ -7,6 +7,7 @@ mod cost;
 mod documentation;
 mod event_documents;
 mod event_payload_pii_contract;
+mod events_program;
 mod lane_protocol;
 mod monitoring;
 mod outages;

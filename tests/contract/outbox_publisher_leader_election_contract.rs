@@ -118,8 +118,10 @@ async fn relays_side_by_side_never_hold_one_event_at_once_and_publish_each_aggre
     }
 }
 
+/// Instance and term of whoever leads.
 async fn leaders(postgres: &Postgres) -> Vec<String> {
-    let query = "SELECT holder || ' ' || term FROM outbox_leader WHERE expires_at > statement_timestamp()";
+    let query = "SELECT split_part(holder, '#', 1) || ' ' || term FROM outbox_leader \
+                  WHERE expires_at > statement_timestamp()";
     postgres.sql().await.column(query).await
 }
 
@@ -139,6 +141,21 @@ async fn until_led_by(postgres: &Postgres, leader: &str) {
     led.await.expect("it leads");
 }
 
+/// Holder, term and end of the lease, as they were seen until the third renewal. Renewals come as often as the other
+/// process asks: by the third it has asked.
+async fn seen_over_three_renewals(postgres: &Postgres) -> BTreeSet<String> {
+    let terms = Mutex::new(BTreeSet::new());
+    let query = "SELECT holder || ' ' || term || ' ' || expires_at FROM outbox_leader";
+    let renewed = eventually("three renewals", PATIENCE, async || {
+        let seen = postgres.sql().await.column::<String>(query).await;
+        let mut terms = terms.lock().unwrap_or_else(PoisonError::into_inner);
+        terms.extend(seen);
+        (terms.len() > 3).then_some(())
+    });
+    renewed.await.expect("it renews its term");
+    terms.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
 async fn stop((cancel, process): (CancellationToken, JoinHandle<()>)) {
     cancel.cancel();
     tokio::time::timeout(PATIENCE, process).await.expect("in time").expect("it ends");
@@ -150,20 +167,28 @@ async fn one_process_leads_maintenance_and_another_takes_over_when_it_stops() {
     let first = stand("one", postgres.url()).await;
     until_led_by(&postgres, "one 1").await;
     let second = stand("two", postgres.url()).await;
-    // Renewals come as often as the other process asks: by the third it has asked.
-    let terms = Mutex::new(BTreeSet::new());
-    let query = "SELECT holder || ' ' || term || ' ' || expires_at FROM outbox_leader";
-    let renewed = eventually("the first renews its term", PATIENCE, async || {
-        let seen = postgres.sql().await.column::<String>(query).await;
-        let mut terms = terms.lock().unwrap_or_else(PoisonError::into_inner);
-        terms.extend(seen);
-        (terms.len() > 3).then_some(())
-    });
-    renewed.await.expect("three renewals");
-    let terms = terms.into_inner().unwrap_or_else(PoisonError::into_inner);
-    assert!(terms.iter().all(|term| term.starts_with("one 1 ")), "the second process lets it: {terms:?}");
+    let terms = seen_over_three_renewals(&postgres).await;
+    assert!(terms.iter().all(|term| term.starts_with("one#")), "the second process lets it: {terms:?}");
     stop(first).await;
     until_led_by(&postgres, "two 2").await;
+    stop(second).await;
+    assert!(leaders(&postgres).await.is_empty(), "a process that stops resigns");
+}
+
+/// A copied setting, or a predecessor that has not ended yet.
+#[tokio::test]
+async fn of_two_live_processes_of_one_instance_one_leads_and_the_other_takes_over_when_it_stops() {
+    let postgres = Postgres::fresh().await;
+    let holder = async || postgres.sql().await.one::<String>("SELECT holder FROM outbox_leader").await;
+    let first = stand("one", postgres.url()).await;
+    until_led_by(&postgres, "one 1").await;
+    let leads = holder().await;
+    let second = stand("one", postgres.url()).await;
+    let terms = seen_over_three_renewals(&postgres).await;
+    assert!(terms.iter().all(|term| term.starts_with(&format!("{leads} 1 "))), "{leads} alone: {terms:?}");
+    stop(first).await;
+    until_led_by(&postgres, "one 2").await;
+    assert_ne!(holder().await, leads, "it was the other one that waited");
     stop(second).await;
     assert!(leaders(&postgres).await.is_empty(), "a process that stops resigns");
 }

@@ -8,6 +8,7 @@ mod arrivals;
 mod deliveries;
 mod signals;
 mod stage;
+mod verdict;
 
 use std::{
     io::Write,
@@ -16,13 +17,10 @@ use std::{
 };
 
 use futures_util::{StreamExt, stream};
-use test_support::{
-    checker::DeliveryReport,
-    servers::{Options, Servers, ServersError},
-};
+use test_support::servers::{Options, Servers, ServersError};
 use uuid::Uuid;
 
-use self::{arrivals::Arrivals, deliveries::Deliveries, signals::Signals, stage::Stage};
+use self::{arrivals::Arrivals, deliveries::Deliveries, signals::Signals, stage::Stage, verdict::Verdict};
 use crate::{
     AppProcess, ProcessError, TimedOut, pause,
     tally::Counts,
@@ -31,8 +29,6 @@ use crate::{
 
 /// Work logs that are created.
 const WORK_LOGS: u32 = 400;
-/// Events of each work log that was walked to its end.
-const EVENTS_EACH: i64 = 3;
 /// Clients side by side.
 const CLIENTS: usize = 8;
 /// Work logs with events in flight at the kill that are followed afterwards.
@@ -112,13 +108,13 @@ async fn story(stage: &Stage) -> Result<u8, DemoError> {
     stage.migrate().await?;
     let (deliveries, arrivals) = (stage.deliveries().await?, Arrivals::default());
     tokio::select! {
-        outcome = Box::pin(play(stage, &deliveries, &arrivals)) => outcome.map(|clean| u8::from(!clean)),
+        outcome = Box::pin(play(stage, &deliveries, &arrivals)) => outcome,
         never = arrivals.show(&deliveries) => match never {},
     }
 }
 
-/// Whether everything arrived as promised.
-async fn play(stage: &Stage, deliveries: &Deliveries, arrivals: &Arrivals) -> Result<bool, DemoError> {
+/// The exit code: whether everything arrived as promised.
+async fn play(stage: &Stage, deliveries: &Deliveries, arrivals: &Arrivals) -> Result<u8, DemoError> {
     let mut first = stage.serve("relay-1").await?;
     let mut second = stage.serve("relay-2").await?;
     say("two processes serve HTTP, relay events and consume them: relay-1 and relay-2");
@@ -149,23 +145,18 @@ async fn play(stage: &Stage, deliveries: &Deliveries, arrivals: &Arrivals) -> Re
     let counts = wait_until_settled(stage, deliveries).await?;
     arrivals.show_new(deliveries);
     arrivals.sum_up();
-    let report = stage.report(deliveries).await?;
-    print_table(deliveries, &counts, &report);
+    let verdict = Verdict::new(counts, stage.report(deliveries).await?, deliveries.are_consumed());
+    tell(&verdict.to_string());
     for process in [&mut second, &mut third] {
         process.signal(rustix::process::Signal::TERM)?;
         let status = process.ended(Duration::from_secs(30)).await?;
         if !status.success() {
             say(&format!("a process did not drain: {status}"));
-            return Ok(false);
+            return Ok(1);
         }
     }
     say("the processes drained and exited at SIGTERM");
-    Ok(report.is_clean() && counts.dead == 0 && missing(&counts) == 0)
-}
-
-/// Events that the work logs should have and the table has not: of what was never stored, or is gone, no delivery tells.
-const fn missing(counts: &Counts) -> i64 {
-    counts.work_logs * EVENTS_EACH - counts.events
+    Ok(verdict.code())
 }
 
 async fn wait_until_settled(stage: &Stage, deliveries: &Deliveries) -> Result<Counts, DemoError> {
@@ -215,31 +206,6 @@ async fn create_all(load: WorkLoad, portfolio: Uuid) -> Result<Vec<Uuid>, LoadEr
         async move { load.complete_one(portfolio, &format!("demo-{n}"), 30).await }
     });
     stream::iter(requests).buffer_unordered(CLIENTS).collect::<Vec<_>>().await.into_iter().collect()
-}
-
-fn print_table(deliveries: &Deliveries, counts: &Counts, report: &DeliveryReport) {
-    let duplicates: u64 = report.allowed_duplicates.values().sum();
-    let applied = if deliveries.are_consumed() { counts.applied.to_string() } else { "not consumed".to_owned() };
-    tell("");
-    for (label, value) in [
-        ("work logs created (rows committed)", counts.work_logs.to_string()),
-        ("events committed with them", report.committed.to_string()),
-        ("events that work logs lack", missing(counts).to_string()),
-        ("events published", counts.published.to_string()),
-        ("events delivered", report.delivered.to_string()),
-        ("delivered again (allowed: a relay was killed)", duplicates.to_string()),
-        ("effects applied", applied),
-        ("order violations", (report.out_of_order.count + report.effect_out_of_order.count).to_string()),
-        ("lost", (report.lost.count + report.stuck.count).to_string()),
-        ("effects missing or repeated", (report.effect_missing.count + report.effect_repeated.count).to_string()),
-        ("delivered without a commit", report.phantom.count.to_string()),
-    ] {
-        tell(&format!("  {label:<52}{value:>8}"));
-    }
-    tell("");
-    if !report.is_clean() {
-        tell(&report.to_string());
-    }
 }
 
 fn say(text: &str) {

@@ -1,9 +1,10 @@
 //! The lane protocol as a small model: what the SQL functions of `migrations/outbox` do to lanes, claims and events.
 //!
 //! [`Outbox`] is the database: one method for each SQL function, named after it. [`World`] puts appenders, relays that
-//! crash, a broker, a clock, a reaper and an operator around it. [`explore`] visits every state that some order of their
-//! steps leads to, and checks in each that no event is lost, that no two relays hold a living lease on a lane, that events
-//! are first published in the order of their commits, and that from there everything can still be delivered.
+//! crash or hear no answer, a broker, a clock, a reaper and an operator around it. [`explore`] visits every state that
+//! some order of their steps leads to, and checks in each that no event is lost, that no two relays hold a living lease
+//! on a lane, that a repeated settlement changes nothing that the first one settled, that events are first published in
+//! the order of their commits, and that from there everything can still be delivered.
 //! `tests/contract/lane_protocol.rs` drives the real SQL at random and compares it with the same [`Outbox`].
 //!
 //! What the model leaves out, because it decides nothing about lanes: payloads and the bounds of a claim in lanes, events
@@ -28,4 +29,4 @@ pub use outbox::{
     Claim, Due, Event, FailedOutcome, Flaw, Lane, Lease, Leases, Outbox, ReapReport, Rules, Settlement, Stored,
 };
 pub use search::{Explored, Finding, explore};
-pub use world::{Budget, Scenario, Step, World};
+pub use world::{Budget, Report, Scenario, Step, World};

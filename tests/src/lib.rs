@@ -16,8 +16,10 @@ pub mod lane_protocol;
 pub mod pages;
 
 mod app_process;
+pub mod consumed;
 pub mod operated;
 mod patience;
+pub mod settings_page;
 pub mod tally;
 pub mod tap;
 pub mod webdriver;

@@ -67,23 +67,25 @@ impl Tally {
     }
     // sample-only: end
 
-    /// How many events this holder has under a lease.
+    /// How many events the processes of this instance have under a lease.
     ///
     /// # Errors
     /// What the driver says.
-    pub async fn held_by(&mut self, holder: &str) -> Result<i64, sqlx::Error> {
-        let count = "SELECT count(*) FROM outbox_event_state WHERE status = 'IN_FLIGHT' AND holder = $1";
-        sqlx::query(count).bind(holder).fetch_one(&mut self.connection).await?.try_get(0)
+    pub async fn held_by(&mut self, instance: &str) -> Result<i64, sqlx::Error> {
+        let count = "SELECT count(*) FROM outbox_event_state
+                      WHERE status = 'IN_FLIGHT' AND split_part(holder, '#', 1) = $1";
+        sqlx::query(count).bind(instance).fetch_one(&mut self.connection).await?.try_get(0)
     }
 
-    /// The aggregates, `limit` at most, of which this holder has events under a lease, as `type/identifier`.
+    /// The aggregates, `limit` at most, of which the processes of this instance have events under a lease, as
+    /// `type/identifier`.
     ///
     /// # Errors
     /// What the driver says.
-    pub async fn aggregates_held_by(&mut self, holder: &str, limit: i64) -> Result<Vec<String>, sqlx::Error> {
+    pub async fn aggregates_held_by(&mut self, instance: &str, limit: i64) -> Result<Vec<String>, sqlx::Error> {
         let aggregates = "SELECT DISTINCT aggregate_type || '/' || aggregate_id FROM outbox_event_state
-                           WHERE status = 'IN_FLIGHT' AND holder = $1 ORDER BY 1 LIMIT $2";
-        let aggregates = sqlx::query_scalar(aggregates).bind(holder).bind(limit);
+                           WHERE status = 'IN_FLIGHT' AND split_part(holder, '#', 1) = $1 ORDER BY 1 LIMIT $2";
+        let aggregates = sqlx::query_scalar(aggregates).bind(instance).bind(limit);
         aggregates.fetch_all(&mut self.connection).await
     }
 

@@ -5,6 +5,7 @@ use std::net::TcpListener;
 use sqlx::{Connection, PgConnection};
 use system_tests::AppEnvironment;
 use test_support::servers::{Options, private};
+use tokio::process::Command;
 
 use crate::commands::{Outcome, run};
 
@@ -195,5 +196,63 @@ async fn the_effective_settings_are_printed_without_secrets() -> Outcome {
     let settings: toml::Table = toml::from_str(&output)?;
     assert_eq!(settings["outbox"]["relay"]["workers"].as_integer(), Some(7));
     assert!(!output.contains("hidden"), "{output}");
+    Ok(())
+}
+
+/// Settings that cannot be used: what describes the program needs none.
+fn without_settings(directory: &tempfile::TempDir) -> AppEnvironment {
+    nowhere(directory).with("APP__OUTBOUND__PUBLISHER", "pigeon")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_shell_is_given_completions_that_know_the_commands_and_bash_completes_by_them() -> Outcome {
+    const COMPLETE: &str = "set -u; . \"$0\"; complete -p app >/dev/null; COMP_WORDS=(app outbox requ); COMP_CWORD=2; \
+         _app app requ outbox; echo \"${COMPREPLY[*]}\"";
+    let directory = tempfile::tempdir()?;
+    let environment = without_settings(&directory);
+    for (shell, words) in [
+        ("bash", ["complete -F _app", "app__subcmd__outbox__subcmd__requeue", "--published-from"]),
+        ("zsh", ["#compdef app", "(requeue)", "--published-from"]),
+        ("fish", ["complete -c app", "-a \"requeue\"", "-l published-from"]),
+    ] {
+        let (status, script) = run(&environment, &["completions", shell]).await?;
+        assert!(status.success(), "{shell}: {script}");
+        for word in words {
+            assert!(script.contains(word), "{shell}: {word} is missing in\n{script}");
+        }
+        std::fs::write(directory.path().join(shell), script)?;
+    }
+    let bash = Command::new("bash").args(["-c", COMPLETE]).arg(directory.path().join("bash")).output().await?;
+    assert_eq!(String::from_utf8_lossy(&bash.stdout).trim(), "requeue", "{}", String::from_utf8_lossy(&bash.stderr));
+
+    let (status, refused) = run(&environment, &["completions", "tcl"]).await?;
+    assert_eq!(status.code(), Some(2), "{refused}");
+    assert!(refused.contains("'tcl'") && refused.contains("bash") && refused.contains("fish"), "{refused}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_manual_is_printed_or_written_page_by_page_and_a_folder_that_is_missing_is_named() -> Outcome {
+    let directory = tempfile::tempdir()?;
+    let environment = without_settings(&directory);
+    let (status, page) = run(&environment, &["man"]).await?;
+    assert!(status.success() && page.contains(".TH app 1") && page.contains(".SH SUBCOMMANDS"), "{page}");
+
+    let folder = directory.path().join("man1");
+    let into = ["man", "--into", folder.to_str().ok_or("a path of text")?];
+    let (status, refused) = run(&environment, &into).await?;
+    assert_eq!(status.code(), Some(1), "{refused}");
+    let named = format!("error: the manual cannot be written to {}\n  because ", folder.display());
+    assert!(refused.starts_with(&named), "{refused}");
+    std::fs::create_dir(&folder)?;
+    let (status, nothing) = run(&environment, &into).await?;
+    assert!(status.success() && nothing.is_empty(), "{nothing}");
+    for page in ["app.1", "app-migrate.1", "app-outbox-requeue.1", "app-inbox-unpark.1"] {
+        let text = std::fs::read_to_string(folder.join(page))?;
+        let name = page.trim_end_matches(".1");
+        assert!(text.contains(&format!(".TH {name} 1")), "{page}: {text}");
+    }
+    let requeue = std::fs::read_to_string(folder.join("app-outbox-requeue.1"))?;
+    assert!(requeue.contains("Exit codes: 0 done"), "{requeue}");
     Ok(())
 }

@@ -63,9 +63,12 @@ async fn a_parked_message_is_listed_and_given_up_over_http() -> Outcome {
     assert!(matches!(&listed[..], [only] if only["event"] == EVENT && only["aggregateId"] == "42"), "{listed:?}");
 
     let unpark = json!({ "aggregateType": "work-log", "aggregateId": "42", "discard": EVENT, "by": "zoe" });
-    assert_eq!(change(&process, "/ops/inbox/unpark", &unpark).await?, (202, Value::Null));
+    let asked = json!({ "asked": true, "aggregates": 1 });
+    assert_eq!(change(&process, "/ops/inbox/unpark", &unpark).await?, (200, asked));
     let none = || async { parked().await.filter(Vec::is_empty) };
     eventually("nothing parked any more", PATIENCE, none).await?;
+    let not_asked = json!({ "asked": false, "aggregates": 0 });
+    assert_eq!(change(&process, "/ops/inbox/unpark", &unpark).await?, (200, not_asked));
     let audit = get(&process, "/ops/outbox/audit?limit=1").await?;
     let entry = &audit["items"][0];
     assert_eq!((&entry["action"], &entry["operator"]), (&json!("discard_parked"), &json!("zoe")), "{audit}");

@@ -211,11 +211,16 @@ async fn a_parked_message_is_listed_and_given_up_by_the_commands_of_the_inbox() 
     let by = ["--by", "zoe", "--reason", "it says nothing"];
     let unpark = [&["inbox", "unpark"], &aggregate[..], &["--discard", EVENT], &by].concat();
     let (status, asked) = run(&quiet, &unpark).await?;
-    assert!(status.success() && asked.starts_with("asked; "), "{asked}");
+    assert!(status.success() && asked.starts_with("1 parked aggregate asked for; "), "{asked}");
     let none = || async { parked().await.filter(Vec::is_empty) };
     eventually("nothing parked any more", PATIENCE, none).await?;
+    let (status, again) = run(&quiet, &unpark).await?;
+    assert!(status.success() && again.trim() == "0 parked aggregates found, so nothing was asked for", "{again}");
+    let (_, json) = run(&quiet, &[&unpark[..], &["--json"]].concat()).await?;
+    assert_eq!(json.trim(), r#"{"aggregates":0,"asked":false}"#);
     let (_, audit) = run(&quiet, &["outbox", "audit", "--json"]).await?;
     let audit: Value = serde_json::from_str(&audit)?;
+    assert_eq!(audit.as_array().map(Vec::len), Some(1), "what is asked for in vain leaves no record: {audit}");
     let entry = audit.get(0).ok_or("an entry")?;
     assert_eq!((&entry["action"], &entry["operator"]), (&"discard_parked".into(), &"zoe".into()), "{audit}");
     assert_eq!((&entry["aggregateId"], &entry["events"][0]), (&"42".into(), &EVENT.into()), "{audit}");
@@ -284,6 +289,10 @@ async fn the_doctor_names_each_finding_with_its_cure_and_repairs_when_no_relay_r
     assert!(status.success(), "{json}");
     let report: Value = serde_json::from_str(&json)?;
     assert_eq!((&report["rebuiltLanes"], &report["findings"]), (&Value::from(1), &Value::Array(Vec::new())));
+    let (status, again) = run(&quiet, &["outbox", "doctor", "--repair"]).await?;
+    assert!(status.success() && again.contains("0 lanes rebuilt: they are as the open events say"), "{again}");
+    let repairs = "SELECT count(*) FROM outbox_audit WHERE action = 'repair'";
+    assert_eq!(world.number(repairs).await?, 1, "what touched no lane leaves no record");
     Ok(())
 }
 
@@ -302,13 +311,13 @@ async fn published_events_are_deleted_where_the_setting_says_so_and_a_replay_say
     Ok(())
 }
 
-const DEAD: &str = "WITH event AS ( \
+pub(crate) const DEAD: &str = "WITH event AS ( \
          INSERT INTO outbox_event (id, aggregate_type, aggregate_id, event_type, payload) \
          SELECT ('0198c5a0-0000-7000-8000-00000000000' || n)::uuid, 'order', 'o-' || n, 'OrderPlaced', '1' \
            FROM generate_series(1, 5) n RETURNING 1) \
      SELECT count(*) FROM event";
 
-const DIE: &str = "WITH event AS ( \
+pub(crate) const DIE: &str = "WITH event AS ( \
          UPDATE outbox_event SET status = 'DEAD', attempts = 3, \
                 last_error = CASE WHEN aggregate_id < 'o-3' THEN 'rejected: full' ELSE 'poison: too large' END RETURNING 1) \
      SELECT count(*) FROM event";
@@ -369,8 +378,8 @@ async fn a_paused_outbox_publishes_nothing_until_it_is_resumed_and_says_so() -> 
     assert_eq!(world.number(DEAD).await?, 5);
     for scope in [&["--all"][..], &["--aggregate-type", "order"]] {
         let pause = [&["outbox", "pause"], scope, &["--reason", "moving"]].concat();
-        assert_eq!(run(&quiet, &pause).await?.1.trim(), "paused");
-        assert_eq!(run(&quiet, &pause).await?.1.trim(), "paused already; nothing was changed");
+        assert_eq!(run(&quiet, &pause).await?.1.trim(), "1 pause set");
+        assert_eq!(run(&quiet, &pause).await?.1.trim(), "0 pauses set: it was paused already");
     }
     let (_, published) = run(&publishing, &["relay", "--until-drained"]).await?;
     assert!(!published.contains("OrderPlaced"), "{published}");
@@ -381,8 +390,8 @@ async fn a_paused_outbox_publishes_nothing_until_it_is_resumed_and_says_so() -> 
     assert_eq!(paused[1]["reason"], "moving");
     for scope in [&["--all"][..], &["--aggregate-type", "order"]] {
         let resume = [&["outbox", "resume"], scope].concat();
-        assert_eq!(run(&quiet, &resume).await?.1.trim(), "resumed");
-        assert_eq!(run(&quiet, &resume).await?.1.trim(), "not paused; nothing was changed");
+        assert_eq!(run(&quiet, &resume).await?.1.trim(), "1 pause lifted");
+        assert_eq!(run(&quiet, &resume).await?.1.trim(), "0 pauses lifted: it was not paused");
     }
     let (_, published) = run(&publishing, &["relay", "--until-drained"]).await?;
     assert_eq!(published.matches("OrderPlaced").count(), 5, "{published}");
@@ -478,6 +487,16 @@ async fn work_on_many_events_tells_of_each_batch_on_its_way() -> Outcome {
         assert!(status.success(), "{output}");
         assert_eq!(output.matches(told).count(), 3, "{output}");
     }
+    let order = ["--aggregate-type", "order"];
+    assert!(run(&world.environment, &[&["outbox", "pause"], &order[..]].concat()).await?.0.success());
+    let resume = [&["outbox", "resume"], &order[..]].concat();
+    for (arguments, told) in [
+        (&resume[..], "lanes that a pause has held back are being woken"),
+        (&["outbox", "doctor", "--repair"], "the lanes are being compared with the open events"),
+    ] {
+        let (_, output) = run(&world.environment, arguments).await?;
+        assert_eq!(output.matches(told).count(), 1, "{output}");
+    }
     Ok(())
 }
 
@@ -493,7 +512,8 @@ async fn replays_and_pauses_answer_in_json() -> Outcome {
         Ok(())
     };
     let change = |action: &str, changed: bool| {
-        format!(r#"{{"action":"{action}","aggregateType":"order","changed":{changed},"everything":false}}"#)
+        let (scope, pauses) = (r#""aggregateType":"order""#, u8::from(changed));
+        format!(r#"{{"action":"{action}",{scope},"changed":{changed},"everything":false,"pauses":{pauses}}}"#)
     };
     let order = ["--aggregate-type", "order", "--json"];
     for changed in [true, false] {

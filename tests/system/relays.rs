@@ -259,16 +259,34 @@ async fn a_disabled_publisher_claims_nothing_and_events_wait() -> Outcome {
     Ok(())
 }
 
-/// What `app outbox status` says in a few words, again and again until all of them are there.
+/// What `app outbox status` says in a few words, again and again until all of them are there; holders by their instances.
 async fn until_status_says(world: &World, said: &[&str]) -> Outcome {
     let quiet = world.environment.clone().with("APP__LOGS__FILTER", "error");
     let look = || async {
         let (_, shown) = run(&quiet, &["outbox", "status"]).await.ok()?;
         let shown: Vec<String> =
-            shown.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+            shown.lines().map(|line| line.split_whitespace().map(by_instance).collect::<Vec<_>>().join(" ")).collect();
         said.iter().all(|said| shown.iter().any(|line| line.contains(said))).then_some(())
     };
     Ok(eventually(&format!("a status with {said:?}"), PATIENCE, look).await?)
+}
+
+/// A holder without the digits that are its own.
+fn by_instance(word: &str) -> String {
+    let cut = word.split_once('#').map(|(instance, own)| format!("{instance}{}", own.get(12..).unwrap_or_default()));
+    cut.unwrap_or_else(|| word.to_owned())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_live_relays_of_one_instance_are_listed_as_two() -> Outcome {
+    let world = World::shared("twins").await?;
+    let often = world.environment.clone().with("APP__OUTBOX__RELAY__REPORT_EVERY", "500ms");
+    let (first, second) = (often.relay("twin").await?, often.relay("twin").await?);
+    until_status_says(&world, &["relays alive 2 of 2", "twin: alive"]).await?;
+    let listed = "SELECT string_agg(split_part(holder, '#', 1), ' ') FROM outbox_relay";
+    assert_eq!(world.text(listed).await?, "twin twin");
+    drop((first, second));
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -286,7 +304,7 @@ async fn a_relay_without_work_is_listed_alive_then_gone_when_it_is_killed_and_no
     until_status_says(&world, &["relays alive 1 of 2", "relay-1: gone", "relay-2: alive"]).await?;
     stopped.signal(Signal::TERM)?;
     assert!(stopped.ended(PATIENCE).await?.success());
-    assert_eq!(world.text("SELECT string_agg(holder, ' ') FROM outbox_relay").await?, "relay-1");
+    assert_eq!(world.text("SELECT string_agg(split_part(holder, '#', 1), ' ') FROM outbox_relay").await?, "relay-1");
     Ok(())
 }
 

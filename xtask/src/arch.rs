@@ -5,17 +5,21 @@
 mod edges;
 mod imports;
 mod licences;
+mod lints;
 mod model;
+mod naming;
 pub mod table;
 mod third_party;
 mod vendored;
 
 use std::path::Path;
 
-pub use edges::{check_edges, check_externals};
+pub use edges::{check_adapters, check_edges, check_externals};
 pub use imports::check_imports;
 pub use licences::{check_deny_list, is_allowed};
+pub use lints::check_lints;
 pub use model::{Crate, Depth, Edge, EdgeKind, Locked, crates, locked, metadata};
+pub use naming::check_names;
 pub use third_party::{check_core_tree, check_locked};
 pub use vendored::check_vendored;
 
@@ -30,7 +34,7 @@ use crate::{
 pub const COMMAND: Command = Command {
     name: "arch",
     arguments: "",
-    summary: "holds the directions between crates and modules, licences and bans",
+    summary: "holds the directions between crates and modules, names of ports and adapters, lints, licences and bans",
     run: |arguments| {
         process::no_arguments("arch", arguments)?;
         Ok(check(&workspace::root())?.finish("arch"))
@@ -47,7 +51,10 @@ pub fn check(root: &Path) -> Result<Report, Error> {
     let sources = files(root, &["rs"])?;
     let mut report = check_edges(&crates, table::CRATES);
     report.merge(check_externals(&crates, table::HOMES));
+    report.merge(check_adapters(&crates, table::ADAPTERS));
     report.merge(check_imports(&crates, &sources, table::MODULES));
+    report.merge(check_names(&sources, table::OTHER_PORTS, table::OTHER_ADAPTERS));
+    report.merge(check_lints(&read_text(&root.join("Cargo.toml"))?, &sources, table::LINTS));
     report.merge(check_locked(&locked(&metadata), table::LICENCES, table::BANNED));
     report.merge(check_core_tree(&core_tree(root)?, table::CORE_TREE));
     report.merge(check_vendored(&workspace::paths(root)?, &files(root, &["md"])?, table::LICENCES));

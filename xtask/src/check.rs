@@ -3,6 +3,7 @@
 //! Programs, tests and doc tests are built with one set of features, so that no dependency is compiled twice for them;
 //! clippy and the documentation share another set of artefacts in the same way.
 
+mod pooler;
 mod runner;
 mod test_output;
 
@@ -29,17 +30,11 @@ pub const COMMAND: Command = Command {
 /// Test targets that take minutes: servers are stopped, paused and killed in them.
 const SLOW_TESTS: &[&str] = &["system", "chaos", "browser"];
 
-/// Modules of the PostgreSQL adapter's tests that hold through a pooler.
-const THROUGH_A_POOLER: &[&str] =
-    &["append::", "claim::", "contract::", "inbox::", "leadership::", "maintenance::", "operate::", "settle::"];
 /// The alert rules, and their tests beside them.
 const ALERTS: [&[&str]; 2] =
     [&["check", "rules", "docs/monitoring/alerts.yml"], &["test", "rules", "docs/monitoring/alerts.test.yml"]];
 /// What the provisioning says when there is no promtool.
 const NO_PROMTOOL: &str = "no Prometheus server can be had";
-
-/// What the provisioning says when there is no pooler.
-const NO_PGBOUNCER: &str = "no PgBouncer server can be had";
 
 /// What the test of the operator's page says when there is no browser.
 const NO_BROWSER: &str = "no Chromium can be had";
@@ -91,7 +86,7 @@ pub fn run(root: &Path, options: Options) -> Result<u8, Error> {
     runner.step("alerts", |live| alerts(root, built.as_ref(), live));
     runner.step("tests", |live| tests(root, &targets, built.as_ref(), live));
     if !options.fast {
-        runner.step("pgbouncer", |live| pgbouncer(root, built.as_ref(), live));
+        runner.step("pgbouncer", |live| pooler::pgbouncer(root, built.as_ref(), live));
         runner.step("browser", |live| browser(root, built.as_ref(), live));
     }
     runner.step("doc tests", |live| {
@@ -153,7 +148,7 @@ fn deny(root: &Path, live: &mut Live) -> Result<End, Error> {
     let installed =
         process::cargo(root).args(["deny", "--version"]).output().is_ok_and(|output| output.status.success());
     if !installed {
-        return Ok(End::Skipped("cargo-deny is not installed; the GitHub workflow runs it".to_owned()));
+        return Ok(End::NotRunHere("cargo-deny is not installed; the GitHub workflow runs it".to_owned()));
     }
     // The advisories need a download; they are the workflow's.
     live.run(with(root, &["deny", "--all-features", "check", "bans", "licenses", "sources"]))
@@ -228,34 +223,15 @@ fn browser(root: &Path, built: Option<&Binaries>, live: &mut Live) -> Result<End
         output.read(line);
         false
     })?;
-    match end {
-        End::Failed { output, .. } if output.contains(NO_BROWSER) => {
-            let why = "no Chromium is installed, nor can be here (packages chromium, chromium-driver)";
-            Ok(End::NotRun(why.to_owned()))
-        }
-        end => Ok(output.judge(end)),
-    }
+    Ok(judge_browser(end, output))
 }
 
-/// The PostgreSQL adapter's tests once more, through PgBouncer in transaction mode (case P46). The tests of connections,
-/// migrations and notifications are left out: they are about sessions, which a pooler hides.
-fn pgbouncer(root: &Path, built: Option<&Binaries>, live: &mut Live) -> Result<End, Error> {
-    let Some(binaries) = built else {
-        return Ok(End::NotRun("the build failed".to_owned()));
-    };
-    let mut command = binaries.command(root, "test-servers")?;
-    command.args(["run", "--allow-missing-broker", "--pgbouncer", "--"]).arg(process::cargo_path());
-    command.args(["test", "--workspace", "--test", "postgres", "--"]).args(THROUGH_A_POOLER);
-    let mut output = TestOutput::default();
-    let end = live.follow(command, |line| {
-        output.read(line);
-        false
-    })?;
+fn judge_browser(end: End, tests: TestOutput) -> End {
     match end {
-        End::Failed { output, .. } if output.contains(NO_PGBOUNCER) => {
-            Ok(End::Skipped("PgBouncer is not installed and cannot be installed here (package pgbouncer)".to_owned()))
+        End::Failed { output, .. } if output.contains(NO_BROWSER) => {
+            End::NotRun("no Chromium is installed, nor can be here (packages chromium, chromium-driver)".to_owned())
         }
-        end => Ok(output.judge(end)),
+        end => tests.judge(end),
     }
 }
 
@@ -283,13 +259,23 @@ impl End {
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::{Options, selection};
+    use super::{End, NO_BROWSER, Options, TestOutput, judge_browser, selection};
 
     #[test]
     fn fast_leaves_out_the_slow_test_targets_and_nothing_else() {
         let targets: BTreeSet<String> = ["chaos", "contract", "servers", "system"].map(str::to_owned).into();
         assert_eq!(selection(true, &targets).join(" "), "--lib --bins --test contract --test servers");
         assert_eq!(selection(false, &targets), ["--all-targets"]);
+    }
+
+    #[test]
+    fn without_a_browser_the_step_is_not_run() {
+        let failed =
+            |output: &str| End::Failed { output: output.to_owned(), findings: Vec::new(), not_run: Vec::new() };
+        let end = judge_browser(failed(&format!("Error: {NO_BROWSER} (chromedriver)")), TestOutput::default());
+        assert!(matches!(&end, End::NotRun(why) if why.contains("chromium-driver")), "{end:?}");
+        let end = judge_browser(failed("the page has changed"), TestOutput::default());
+        assert!(matches!(end, End::Failed { .. }), "{end:?}");
     }
 
     #[test]

@@ -17,8 +17,8 @@ use crate::{
 /// The command `check-template`.
 pub const COMMAND: Command = Command {
     name: "check-template",
-    arguments: "[own|sample]",
-    summary: "makes clones below the target folder: renamed, with a context of their own or the sample; checks them",
+    arguments: "[own|sample|tutorial]",
+    summary: "makes clones below the target folder, with a context of their own, the sample or both; checks them",
     run: |arguments| {
         let ways = chosen(arguments)?;
         let root = workspace::root();
@@ -40,28 +40,48 @@ pub const COMMAND: Command = Command {
 #[derive(Debug, PartialEq, Eq)]
 struct Way {
     name: &'static str,
+    /// What is shown once every step has passed.
+    shows: &'static str,
     steps: &'static [&'static [&'static str]],
 }
 
 const RENAME: &[&str] = &["rename", "order-service"];
 /// As the tutorial and the guides say it.
 const AGGREGATE: &[&str] = &["new", "aggregate", "Invoice", "--context", "billing", "--events", "Issued,Paid"];
+/// Beside the sample's consumer, where there is one.
+const CONSUMER: &[&str] = &["new", "consumer", "Payments", "--event", "InvoicePaid", "--context", "billing"];
 const CHECK: &[&str] = &["check", "--fast"];
+/// From a request to a queue on the broker, and from a commit to the consumer: what `new` has written for both.
+const DELIVERED: &[&str] = &[
+    "test",
+    "--test",
+    "system",
+    "--",
+    "contexts::billing::invoice_events_reach_a_queue_in_the_order_of_their_commits",
+    "contexts::billing_payments::payments_handles_an_event_that_was_committed",
+];
 
 const WAYS: &[Way] = &[
     Way {
         name: "own",
+        shows: "without the sample, a new aggregate's events are delivered to a queue and to a new consumer",
         steps: &[
             RENAME,
             &["remove-sample"],
             AGGREGATE,
             &["new", "port", "ExchangeRates", "--context", "billing"],
             &["new", "adapter", "FixedRates", "--port", "ExchangeRates", "--context", "billing"],
-            &["new", "consumer", "Payments", "--event", "InvoicePaid", "--context", "billing"],
+            CONSUMER,
             CHECK,
+            DELIVERED,
         ],
     },
-    Way { name: "sample", steps: &[RENAME, CHECK] },
+    Way { name: "sample", shows: "the sample goes on under another name", steps: &[RENAME, CHECK] },
+    Way {
+        name: "tutorial",
+        shows: "beside the sample, a new aggregate's events are delivered to a queue and to a new consumer",
+        steps: &[AGGREGATE, CONSUMER, CHECK, DELIVERED],
+    },
 ];
 
 fn chosen(arguments: &[String]) -> Result<Vec<&'static Way>, Error> {
@@ -70,7 +90,7 @@ fn chosen(arguments: &[String]) -> Result<Vec<&'static Way>, Error> {
         [name, rest @ ..] => {
             let way = WAYS.iter().find(|way| rest.is_empty() && way.name == name);
             let argument = rest.first().unwrap_or(name).clone();
-            let expected = "own or sample, or nothing for both";
+            let expected = "own, sample or tutorial, or nothing for all";
             way.map(|way| vec![way]).ok_or(Error::UnknownArgument { command: "check-template", argument, expected })
         }
     }
@@ -97,7 +117,7 @@ fn walk(root: &Path, target: &Path, way: &Way) -> Result<u8, Error> {
             return Ok(code);
         }
     }
-    output::say(&format!("ok      {}: {} steps", way.name, way.steps.len()));
+    output::say(&format!("ok      {}: {} steps; {}", way.name, way.steps.len(), way.shows));
     Ok(0)
 }
 
@@ -124,7 +144,7 @@ fn commit(folder: &Path) -> Result<(), Error> {
 
 #[cfg(test)]
 mod tests {
-    use super::{AGGREGATE, WAYS, chosen, commit, copy};
+    use super::{AGGREGATE, CONSUMER, DELIVERED, WAYS, chosen, commit, copy};
     use crate::{
         command::COMMANDS,
         markdown,
@@ -133,8 +153,8 @@ mod tests {
     };
 
     #[test]
-    fn both_ways_are_walked_unless_one_is_chosen() {
-        assert_eq!(chosen(&[]).unwrap().len(), 2);
+    fn all_ways_are_walked_unless_one_is_chosen() {
+        assert_eq!(chosen(&[]).unwrap().len(), 3);
         assert_eq!(chosen(&["own".to_owned()]).unwrap(), [&WAYS[0]]);
         for arguments in [&["owm"][..], &["own", "sample"]] {
             assert!(chosen(&arguments.iter().map(|&word| word.to_owned()).collect::<Vec<_>>()).unwrap_err().is_usage());
@@ -148,16 +168,35 @@ mod tests {
         }
     }
 
+    /// A filter that matches no test passes: what the step names must be what the templates write.
+    #[test]
+    fn delivery_is_shown_by_tests_that_the_templates_write() {
+        let named: Vec<&str> =
+            DELIVERED.iter().filter_map(|word| word.rsplit_once("::")).map(|(_, name)| name).collect();
+        let written = [
+            ("aggregate/system.rs.tmpl", "{{aggregate}}", "invoice"),
+            ("part/consumer_system.rs.tmpl", "{{name}}", "payments"),
+        ];
+        assert_eq!(named.len(), written.len());
+        for (name, (template, mark, value)) in named.into_iter().zip(written) {
+            let text = std::fs::read_to_string(workspace::root().join("templates").join(template)).unwrap();
+            assert!(text.replace(mark, value).contains(&format!("async fn {name}()")), "{template}: {name}");
+        }
+        for way in WAYS.iter().filter(|way| way.steps.contains(&AGGREGATE)) {
+            assert!(way.steps.contains(&CONSUMER) && way.steps.last() == Some(&DELIVERED), "{}", way.name);
+        }
+    }
+
     /// What a page tells its reader to make is what is made and checked here.
     #[test]
-    fn pages_make_the_aggregate_that_is_checked() {
-        let said = format!("cargo xtask {}", AGGREGATE.join(" "));
+    fn pages_make_the_aggregate_and_the_consumer_that_are_checked() {
+        let said = [AGGREGATE, CONSUMER].map(|step| format!("cargo xtask {}", step.join(" ")));
         for page in ["tutorial.md", "tutorial.ko.md", "guides/add-your-first-aggregate.md"] {
             let Ok(text) = std::fs::read_to_string(workspace::root().join("docs").join(page)) else { continue };
             let fences = markdown::fences(&text);
             let lines = fences.iter().flat_map(|fence| &fence.lines).map(|(_, line)| *line);
             let made: Vec<&str> = lines.filter(|line| line.starts_with("cargo xtask new")).collect();
-            assert_eq!(made, [said.as_str()], "{page}");
+            assert_eq!(made, said, "{page}");
         }
     }
 

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use crate::{
     Error, arch, bench, check, check_template, dev, events, migrate, names, new, output, remove_sample, rename,
-    template_diff, test, tidy,
+    settings, template_diff, test, tidy,
 };
 
 /// A command of `cargo xtask`.
@@ -33,6 +33,7 @@ pub const COMMANDS: &[Command] = &[
     tidy::COMMAND,
     names::COMMAND,
     events::COMMAND,
+    settings::COMMAND,
     rename::COMMAND,
     remove_sample::COMMAND,
     new::COMMAND,
@@ -51,18 +52,16 @@ pub fn run(arguments: &[String]) -> ExitCode {
             output::put(&list());
             Ok(0)
         }
-        Some((name, _)) if name == "help" || asks_for_help(name) => {
-            output::put(&list());
-            Ok(0)
-        }
-        Some((name, rest)) => find(name).and_then(|command| {
-            // Before anything is built; programs that are handed arguments get this one behind others.
-            if rest.first().is_some_and(|first| asks_for_help(first)) {
-                output::put(&usage(command));
-                return Ok(0);
+        Some((name, rest)) if name == "help" || asks_for_help(name) => match rest.first() {
+            None => {
+                output::put(&list());
+                Ok(0)
             }
-            (command.run)(rest)
-        }),
+            Some(name) => find(name).map(show_usage),
+        },
+        // Before anything is built, wherever it stands.
+        Some((name, rest)) => find(name)
+            .and_then(|command| if are_for_help(rest) { Ok(show_usage(command)) } else { (command.run)(rest) }),
     };
     match outcome {
         Ok(code) => ExitCode::from(code),
@@ -87,6 +86,16 @@ fn asks_for_help(argument: &str) -> bool {
     matches!(argument, "--help" | "-h")
 }
 
+/// Whether one of the arguments asks for help. What stands behind `--` is for a program that the command runs.
+fn are_for_help(arguments: &[String]) -> bool {
+    arguments.iter().take_while(|argument| *argument != "--").any(|argument| asks_for_help(argument))
+}
+
+fn show_usage(command: &Command) -> u8 {
+    output::put(&usage(command));
+    0
+}
+
 fn usage(command: &Command) -> String {
     let line = format!("Usage: cargo xtask {} {}", command.name, command.arguments);
     format!("{}\n\n{}\n", line.trim_end(), command.summary)
@@ -108,7 +117,7 @@ fn list() -> String {
 mod tests {
     use std::process::ExitCode;
 
-    use super::{COMMANDS, find, list, run, usage};
+    use super::{COMMANDS, are_for_help, find, list, run, usage};
     use crate::Error;
 
     #[test]
@@ -123,13 +132,21 @@ mod tests {
     #[test]
     fn every_command_says_how_it_is_used_when_asked_and_does_nothing() {
         for command in COMMANDS {
-            for word in ["--help", "-h"] {
-                assert_eq!(run(&[command.name.to_owned(), word.to_owned()]), ExitCode::SUCCESS, "{}", command.name);
+            for line in ["NAME --help", "NAME -h", "NAME --fast --help", "NAME x -h", "help NAME", "--help NAME"] {
+                let arguments: Vec<String> = line.replace("NAME", command.name).split(' ').map(str::to_owned).collect();
+                assert_eq!(run(&arguments), ExitCode::SUCCESS, "{arguments:?}");
             }
             let usage = usage(command);
             assert!(usage.starts_with(&format!("Usage: cargo xtask {}", command.name)), "{usage}");
             assert!(usage.contains(command.arguments) && usage.contains(command.summary), "{usage}");
         }
+    }
+
+    #[test]
+    fn help_that_is_asked_of_a_program_behind_two_dashes_is_for_that_program() {
+        let arguments = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        assert!(!are_for_help(&arguments("claims -- --help")) && !are_for_help(&[]));
+        assert!(are_for_help(&arguments("-h -- claims")));
     }
 
     #[test]

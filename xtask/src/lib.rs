@@ -32,6 +32,7 @@ pub mod remove_sample;
 pub mod rename;
 pub mod report;
 pub mod rust_source;
+pub mod settings;
 pub mod template_diff;
 pub mod test;
 pub mod tidy;

@@ -6,6 +6,7 @@
 mod adr;
 mod aggregate;
 mod part;
+mod system_test;
 mod template;
 mod words;
 
@@ -92,8 +93,8 @@ pub enum NewError {
     /// The context is not there.
     #[error("there is no context `{0}`; `cargo xtask new aggregate` makes one")]
     NoContext(String),
-    /// A process calls one handler.
-    #[error("{0} registers a handler, and a process calls one: let that one call yours, or take it out")]
+    /// A context brings one handler.
+    #[error("{0} registers a handler, and a context brings one: let that one do the work of yours as well")]
     SecondHandler(String),
     /// Something of that name is there.
     #[error("{0} exists; choose another name")]

@@ -1,7 +1,9 @@
 //! `rename`: gives a clone of the template a name of its own.
 //!
-//! What carries the name is a table in `rename/table.rs`. The packages keep their names: they say what a crate is for.
+//! What carries the name is a table in `rename/table.rs`. The packages keep their names: they say what a crate is for (ADR 17).
 
+#[cfg(test)]
+mod cargo_generate;
 mod name;
 mod table;
 #[cfg(test)]
@@ -9,6 +11,7 @@ mod tests;
 
 use std::{collections::BTreeSet, path::Path};
 
+pub(crate) use name::KEYWORDS;
 pub use name::{Name, NameError};
 pub use table::{How, KEPT, RENAMED, Renamed, UNTOUCHED};
 

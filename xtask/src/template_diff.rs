@@ -1,9 +1,14 @@
 //! `template-diff`: what the template has changed since this clone was made, in the clone's own names.
 //!
 //! Both versions of the template are renamed as the clone was, stored as trees of git, and compared there: so the patch
-//! names files that git can merge with (`git apply --3way`).
+//! names files that git can merge with (`git apply --3way`). The summary is sorted by crate: `by_crate`.
 
-use std::{collections::BTreeSet, fs, path::Path, process::Command as Process};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+    process::Command as Process,
+};
 
 use crate::{
     Error, arch,
@@ -18,7 +23,7 @@ use crate::{
 pub const COMMAND: Command = Command {
     name: "template-diff",
     arguments: "TAG [--patch]",
-    summary: "shows what the template changed since this clone was made, up to a tag; --patch for `git apply --3way`",
+    summary: "shows by crate what the template changed since this clone, up to a tag; --patch for `git apply --3way`",
     run: |arguments| {
         let root = workspace::root();
         let options = Options::parse(arguments)?;
@@ -88,9 +93,59 @@ fn diff(root: &Path, work: &Path, options: &Options) -> Result<String, Error> {
     };
     let name = Name::try_new(&name, &BTreeSet::new()).map_err(RenameError::from)?;
     let (before, after) = (renamed(root, work, &commit, &name)?, renamed(root, work, &options.tag, &name)?);
-    let mut command = git(root, &["diff", if options.patch { "--patch" } else { "--stat" }, "--full-index"]);
+    let form: &[&str] =
+        if options.patch { &["diff", "--patch", "--full-index"] } else { &["diff", "--numstat", "-z", "--no-renames"] };
+    let mut command = git(root, form);
     command.args([&before, &after]).args(["--", "."]).args(OWN.iter().map(|path| format!(":(exclude){path}")));
-    process::output_of(&mut command)
+    let text = process::output_of(&mut command)?;
+    if options.patch { Ok(text) } else { by_crate(&text) }
+}
+
+/// A file that differs, with the lines added and removed; of what is no text, git counts none.
+struct Changed<'a> {
+    path: &'a str,
+    lines: Option<(u64, u64)>,
+}
+
+/// The changed files sorted by crate, then by folder of the root, and last those of the root itself; `numstat` is what
+/// `git diff --numstat -z --no-renames` says.
+fn by_crate(numstat: &str) -> Result<String, Error> {
+    let mut groups: BTreeMap<(u8, String), Vec<Changed<'_>>> = BTreeMap::new();
+    for entry in numstat.split_terminator('\0') {
+        let mut fields = entry.splitn(3, '\t');
+        let (Some(added), Some(removed), Some(path)) = (fields.next(), fields.next(), fields.next()) else {
+            return Err(Error::Unreadable {
+                what: "answer of `git diff --numstat`",
+                expected: "lines added, lines removed and a path for each file",
+            });
+        };
+        let lines = added.parse().ok().zip(removed.parse().ok());
+        groups.entry(home(path)).or_default().push(Changed { path, lines });
+    }
+    let mut text = Vec::new();
+    for ((_, name), files) in &groups {
+        let counted = files.iter().filter_map(|file| file.lines);
+        let (added, removed) = counted.fold((0, 0), |sum, lines| (sum.0 + lines.0, sum.1 + lines.1));
+        let plural = if files.len() == 1 { "" } else { "s" };
+        text.push(format!("{name}: {} file{plural}, +{added} -{removed}\n", files.len()));
+        for Changed { path, lines } in files {
+            let lines = lines.map_or_else(|| "no text".to_owned(), |(added, removed)| format!("+{added} -{removed}"));
+            text.push(format!("  {path}  {lines}\n"));
+        }
+    }
+    if text.is_empty() {
+        text.push("nothing has changed but what a clone makes its own\n".to_owned());
+    }
+    Ok(text.concat())
+}
+
+/// Where a file belongs, and which of the three kinds of such places comes first.
+fn home(path: &str) -> (u8, String) {
+    match path.split_once('/') {
+        Some(("crates", rest)) => (0, format!("crates/{}", rest.split('/').next().unwrap_or(rest))),
+        Some((folder, _)) => (1, folder.to_owned()),
+        None => (2, "top level".to_owned()),
+    }
 }
 
 /// The tree of a version of the template, with the clone's names.
@@ -127,7 +182,7 @@ mod tests {
 
     use tempfile::TempDir;
 
-    use super::{Options, TemplateDiffError, VERSION_FILE, diff};
+    use super::{Options, TemplateDiffError, VERSION_FILE, by_crate, diff};
     use crate::{
         Error, process,
         tree::{
@@ -168,7 +223,54 @@ mod tests {
         }
         assert!(!patch.contains("README.md"), "{patch}");
         let summary = run(folder.path(), work.path(), "v2", false).unwrap();
-        assert!(summary.contains("crates/x/src/lib.rs | 2 +-"), "{summary}");
+        assert_eq!(summary, "crates/x: 1 file, +1 -1\n  crates/x/src/lib.rs  +1 -1\n");
+    }
+
+    #[test]
+    fn summary_is_sorted_by_crate_then_by_folder_and_the_top_level_comes_last() {
+        let numstat = [
+            "1\t0\t.github/workflows/check.yml",
+            "5\t2\tCargo.toml",
+            "3\t1\tcrates/b/src/lib.rs",
+            "7\t0\tcrates/a/tests/of a.rs",
+            "0\t4\tcrates/a/Cargo.toml",
+            "-\t-\tdocs/images/x.png",
+            "2\t2\tdocs/faq.md",
+            "9\t0\tmigrations/outbox/V9__x.sql",
+            "1\t1\ttests/contract/main.rs",
+            "1\t1\txtask/src/main.rs",
+        ];
+        let summary = by_crate(&numstat.map(|entry| format!("{entry}\0")).concat()).unwrap();
+        let expected = "\
+crates/a: 2 files, +7 -4
+  crates/a/tests/of a.rs  +7 -0
+  crates/a/Cargo.toml  +0 -4
+crates/b: 1 file, +3 -1
+  crates/b/src/lib.rs  +3 -1
+.github: 1 file, +1 -0
+  .github/workflows/check.yml  +1 -0
+docs: 2 files, +2 -2
+  docs/images/x.png  no text
+  docs/faq.md  +2 -2
+migrations: 1 file, +9 -0
+  migrations/outbox/V9__x.sql  +9 -0
+tests: 1 file, +1 -1
+  tests/contract/main.rs  +1 -1
+xtask: 1 file, +1 -1
+  xtask/src/main.rs  +1 -1
+top level: 1 file, +5 -2
+  Cargo.toml  +5 -2
+";
+        assert_eq!(summary, expected);
+    }
+
+    #[test]
+    fn summary_of_no_change_says_so_and_an_answer_that_is_no_list_of_files_is_refused() {
+        let (folder, work) = clone();
+        process::output_of(&mut git(folder.path(), &["tag", "v1", "HEAD~1"])).unwrap();
+        let summary = run(folder.path(), work.path(), "v1", false).unwrap();
+        assert_eq!(summary, "nothing has changed but what a clone makes its own\n");
+        assert!(matches!(by_crate("1\tcrates/a/src/lib.rs\0"), Err(Error::Unreadable { .. })));
     }
 
     /// Git finds the version that the patch was made from, and merges.

@@ -6,17 +6,20 @@ mod claims;
 mod layout;
 mod links;
 mod test_code;
+mod upgrading;
 mod workflows;
 
 use std::path::Path;
 
-use crate::{Error, Report, command::Command, names::Index, process, workspace, workspace::files};
+use crate::{
+    Error, Report, command::Command, names::Index, process, rename::VERSION_FILE, workspace, workspace::files,
+};
 
 /// The command `tidy`.
 pub const COMMAND: Command = Command {
     name: "tidy",
     arguments: "",
-    summary: "holds the house rules: file headers and lengths, test code, links and the book, ADRs, claims, workflows",
+    summary: "holds the house rules: file headers and lengths, test code, links, the book, ADRs, claims, workflows",
     run: |arguments| {
         process::no_arguments("tidy", arguments)?;
         Ok(check(&workspace::root())?.finish("tidy"))
@@ -83,11 +86,16 @@ pub fn check(root: &Path) -> Result<Report, Error> {
     report.merge(test_code::check(&rust, ALLOWED));
     report.merge(links::check(&markdown, root));
     report.merge(links::check_book(&markdown, &rust));
+    report.merge(links::check_inside(&markdown, root));
     report.merge(links::check_translations(&markdown));
     report.merge(blocks::check(&markdown));
     report.merge(adr::check(&markdown, &index));
     report.merge(claims::check(&markdown, &index));
     report.merge(workflows::check(&text));
+    let manifest = workspace::read_text(&root.join("Cargo.toml"))?;
+    let made_from = root.join(VERSION_FILE);
+    let made_from = made_from.exists().then(|| workspace::read_text(&made_from)).transpose()?;
+    report.merge(upgrading::check(&markdown, &manifest, made_from.as_deref()));
     Ok(report)
 }
 

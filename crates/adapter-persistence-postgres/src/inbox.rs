@@ -174,12 +174,14 @@ impl InboxOperationsPort for PostgresInbox {
         aggregate_type: &AggregateType,
         aggregate_id: &AggregateId,
         discard: Option<EventId>,
+        unordered: bool,
         by: &Attribution,
-    ) -> Result<(), StoreError> {
+    ) -> Result<u64, StoreError> {
         let arguments = Arguments::new().text(aggregate_type.as_str()).text(aggregate_id.as_str());
         let arguments = attributed(arguments.optional_uuid(discard.map(|event| event.as_uuid())), by);
-        run_for_row(&self.database, &arguments.call("outbox_record_unpark", "*")).await?;
-        Ok(())
+        let row = run_for_row(&self.database, &arguments.boolean(unordered).call("outbox_record_unpark", "*")).await?;
+        let parked: i64 = row.try_get(0).map_err(|error| self.unreadable(&error))?;
+        Ok(parked.unsigned_abs())
     }
 }
 

@@ -44,7 +44,7 @@ impl ReadinessCheck for DatabaseReadiness {
 }
 
 /// The tables, views and sequences of the outbox.
-const RELATIONS: [&str; 14] = [
+const RELATIONS: [&str; 15] = [
     "outbox_audit",
     "outbox_audit_id_seq",
     "outbox_claim",
@@ -59,6 +59,7 @@ const RELATIONS: [&str; 14] = [
     "outbox_leader",
     "outbox_pause",
     "outbox_relay",
+    "outbox_retention",
 ];
 
 /// The functions of the outbox, those included that others call.

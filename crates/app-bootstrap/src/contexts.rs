@@ -39,13 +39,14 @@ pub struct BoundedContext {
     pub routes: Router,
     /// The tables that it needs, for readiness.
     pub tables: &'static [&'static str],
-    /// What it does with messages, if it consumes any.
+    /// What it does with messages, if it consumes any. Every context's handler hears the messages of the service's queue,
+    /// under a name, with an inbox and with parked aggregates of its own.
     pub handler: Option<Handler>,
     /// What is to be done now and then.
     pub chores: Vec<Chore>,
 }
 
-/// What is called with every message that the service consumes.
+/// What is called with the messages that the service consumes, beside the handlers of other contexts.
 pub struct Handler {
     /// The name under which messages are remembered; stored, so that renaming it makes it handle all anew.
     pub name: ConsumerName,
@@ -78,19 +79,16 @@ pub fn event_contracts() -> Vec<EventContract> {
     CONTEXTS.iter().flat_map(|context| context.events).copied().collect()
 }
 
-/// The handler of the service's one consumer; `None` when no context consumes.
+/// Makes sure that the handlers of the service's queue have names of their own.
 ///
 /// # Errors
-/// [`BootstrapError::TwoHandlers`] when two contexts want to consume: one of them would go without messages.
-pub fn only_handler(handlers: Vec<Handler>) -> Result<Option<Handler>, BootstrapError> {
-    let mut handlers = handlers.into_iter();
-    let first = handlers.next();
-    match (&first, handlers.next()) {
-        (Some(first), Some(second)) => Err(BootstrapError::TwoHandlers {
-            first: first.name.as_str().to_owned(),
-            second: second.name.as_str().to_owned(),
-        }),
-        _ => Ok(first),
+/// [`BootstrapError::SameHandlerName`]: what one of two had handled, the other would take for handled and pass over.
+pub fn with_names_of_their_own(handlers: Vec<Handler>) -> Result<Vec<Handler>, BootstrapError> {
+    let mut names = handlers.iter().map(|handler| &handler.name).enumerate();
+    let twice = names.find(|(before, name)| handlers.iter().take(*before).any(|other| other.name == **name));
+    match twice.map(|(_, name)| name.as_str().to_owned()) {
+        Some(name) => Err(BootstrapError::SameHandlerName { name }),
+        None => Ok(handlers),
     }
 }
 
@@ -145,10 +143,11 @@ mod tests {
     }
 
     #[test]
-    fn two_contexts_that_consume_are_refused_by_name() {
-        assert!(only_handler(Vec::new()).expect("none").is_none());
-        assert_eq!(only_handler(vec![handler("one")]).expect("one").expect("it").name.as_str(), "one");
-        let error = only_handler(vec![handler("one"), handler("two")]).expect_err("two");
-        assert!(error.to_string().contains("one and two"), "{error}");
+    fn two_contexts_may_consume_but_not_under_one_name() {
+        assert!(with_names_of_their_own(Vec::new()).expect("none").is_empty());
+        let two = with_names_of_their_own(vec![handler("one"), handler("two")]).expect("two");
+        assert_eq!(two.iter().map(|handler| handler.name.as_str()).collect::<Vec<_>>(), ["one", "two"]);
+        let error = with_names_of_their_own(vec![handler("one"), handler("two"), handler("one")]).expect_err("twice");
+        assert!(error.to_string().contains("`one`"), "{error}");
     }
 }

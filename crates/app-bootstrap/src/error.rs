@@ -74,13 +74,13 @@ pub enum BootstrapError {
     /// The consumer cannot be set up.
     #[error("the consumer cannot be set up")]
     Consumer(#[from] InvalidConsumerSettings),
-    /// Two contexts want to consume.
-    #[error("the contexts' handlers {first} and {second} both want the messages, but the service has one consumer")]
-    TwoHandlers {
-        /// One handler's name.
-        first: String,
-        /// Another one's.
-        second: String,
+    /// Two contexts' handlers cannot be told apart.
+    #[error(
+        "two handlers are called `{name}`: what one has handled counts as handled for the other; rename the new one"
+    )]
+    SameHandlerName {
+        /// The name of both.
+        name: String,
     },
     /// A listener cannot be set up.
     #[error("HTTP cannot be served at the address of `{setting}`; choose another one, or stop what listens there")]
@@ -109,9 +109,18 @@ pub enum BootstrapError {
     /// The lanes could not be rebuilt.
     #[error("the lanes cannot be rebuilt; stop the relays and wait until their leases have run out")]
     Repair(#[source] StoreError),
-    /// History could not be removed.
-    #[error("the history could not be purged; what was removed before stays removed")]
-    Purge(#[source] StoreError),
+    /// History that could be removed could not be counted.
+    #[error("the history could not be counted; nothing was removed")]
+    Count(#[source] StoreError),
+    /// An action on many events failed midway.
+    #[error("{done}")]
+    Midway {
+        /// What was done before, and how to go on.
+        done: String,
+        /// Why.
+        #[source]
+        source: OperateError,
+    },
     /// The manual could not be written.
     #[error("the manual cannot be written to {what}")]
     Describe {

@@ -44,10 +44,11 @@ pub struct OutboxConfig<'a> {
 }
 
 impl<'a> OutboxConfig<'a> {
-    /// Binds the parts to a database and to whatever wakes the relay.
+    /// Binds the parts to a database and to whatever wakes the relay. Relay and leader of one such configuration hold
+    /// their leases under one name, which no other configuration has.
     #[must_use]
     pub fn new(settings: &'a Settings, database: Database, wakeup: RelayWakeup) -> Self {
-        Self { settings, database, wakeup, holder: settings.service.holder() }
+        Self { settings, database, wakeup, holder: settings.service.holder(&SystemRandom) }
     }
 
     /// The process's clock.
@@ -166,8 +167,9 @@ impl<'a> OutboxConfig<'a> {
     /// Shows what consumers have parked, lets them forget what they have handled, and asks them to handle it again.
     #[must_use]
     pub fn operate_inbox(&self) -> Arc<OperateInboxUseCase> {
-        let requests = AmqpUnparkRequests::new(self.settings.consumer.clone());
-        Arc::new(OperateInboxUseCase::new(self.inbox(), Arc::new(requests)))
+        let consumer = &self.settings.consumer;
+        let requests = AmqpUnparkRequests::new(consumer.clone());
+        Arc::new(OperateInboxUseCase::new(self.inbox(), Arc::new(requests)).unordered(consumer.unordered))
     }
 
     /// Removes history for an operator.

@@ -9,7 +9,7 @@ use adapter_inbound::{
     amqp::{AmqpConsumer, ConsumerParts},
     http::{HttpServerError, ServerLimits, bind},
 };
-use adapter_persistence_postgres::{Database, ListenWakeup, NotifyWakeup, TablesReadiness};
+use adapter_persistence_postgres::{Database, ListenWakeup, NotifyWakeup, PostgresInbox, TablesReadiness};
 use application_core::{
     ports::{ReadinessCheck, StoreError},
     usecases::HandleMessageOnce,
@@ -21,7 +21,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use self::broker::Broker;
 use crate::{
     cli::database,
-    contexts::{self, Chore, Handler, only_handler},
+    contexts::{self, Chore, Handler, with_names_of_their_own},
     error::BootstrapError,
     outbox_config::OutboxConfig,
     scheduler::{Periodic, RelayEnd},
@@ -115,7 +115,7 @@ impl Process {
                 self.every(name, every, move || work(cancel.clone()));
             }
         }
-        self.run_consumer(only_handler(handlers)?)?;
+        self.run_consumer(with_names_of_their_own(handlers)?)?;
         let routes = traces::routes(&self.settings, routes);
         let http = &self.settings.http;
         let server = bind("service", http.listen).await.map_err(|source| listen_error("http.listen", source))?;
@@ -192,24 +192,27 @@ impl Process {
         OutboxConfig::new(&self.settings, self.database.clone(), self.wakeup.clone())
     }
 
-    fn run_consumer(&mut self, handler: Option<Handler>) -> Result<(), BootstrapError> {
+    fn run_consumer(&mut self, handlers: Vec<Handler>) -> Result<(), BootstrapError> {
         if !self.settings.consumer.enabled {
             return Ok(());
         }
-        let Some(Handler { name, handler }) = handler else {
-            tracing::info!("no context consumes: messages stay in the queue");
-            return Ok(());
-        };
         let outbox = self.outbox();
         let inbox = outbox.inbox();
-        let handler = HandleMessageOnce::new(
-            outbox.transactional(),
-            Arc::<adapter_persistence_postgres::PostgresInbox>::clone(&inbox),
-            name,
-            handler,
-        );
+        let mut others: Vec<_> = handlers
+            .into_iter()
+            .map(|Handler { name, handler }| {
+                let inbox = Arc::<PostgresInbox>::clone(&inbox);
+                let once = HandleMessageOnce::new(outbox.transactional(), inbox, name, handler);
+                traces::handler(&self.settings, Arc::new(once))
+            })
+            .collect();
+        if others.is_empty() {
+            tracing::info!("no context consumes: messages stay in the queue");
+            return Ok(());
+        }
         let parts = ConsumerParts {
-            handler: traces::handler(&self.settings, Arc::new(handler)),
+            handler: others.remove(0),
+            others,
             parking: inbox,
             clock: OutboxConfig::clock(),
             random: OutboxConfig::random(),

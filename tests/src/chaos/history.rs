@@ -27,9 +27,10 @@ impl History {
         sqlx::query(count).fetch_one(&mut self.0).await?.try_get(0)
     }
 
-    /// Who leads maintenance now.
+    /// The instance that leads maintenance now.
     pub(crate) async fn leader(&mut self) -> Result<Option<String>, sqlx::Error> {
-        let leader = "SELECT holder FROM outbox_leader WHERE expires_at > statement_timestamp() LIMIT 1";
+        let leader =
+            "SELECT split_part(holder, '#', 1) FROM outbox_leader WHERE expires_at > statement_timestamp() LIMIT 1";
         sqlx::query(leader).fetch_optional(&mut self.0).await?.map(|row| row.try_get(0)).transpose()
     }
 }

@@ -19,6 +19,8 @@ pub enum Flaw {
     VoidedClaimsForgotten,
     /// An event that is opened again below a lease does not lower the floor of its lane.
     FloorNotLowered,
+    /// A claim forgets that it has settled the lanes that it still holds.
+    SettledForgotten,
 }
 
 /// The settings that the functions are called with, and the flaw, if any.
@@ -119,7 +121,7 @@ pub struct Lane {
 }
 
 impl Lane {
-    fn token(&self) -> Option<usize> {
+    pub(super) fn token(&self) -> Option<usize> {
         self.lease.map(|(token, ..)| token)
     }
 }
@@ -146,6 +148,8 @@ pub struct Claim {
     pub lanes: Vec<usize>,
     /// `held`.
     pub held: usize,
+    /// `settled`, in the order of the lanes.
+    pub settled: Vec<usize>,
 }
 
 /// What a settlement answers: the type `outbox_settlement`.
@@ -159,6 +163,8 @@ pub struct Settlement {
     pub freed: usize,
     /// Lanes that an appender holds.
     pub postponed: Vec<usize>,
+    /// An earlier report settled some of the lanes.
+    pub repeated: bool,
 }
 
 /// What the reaper answers.
@@ -175,7 +181,7 @@ pub struct ReapReport {
 }
 
 /// What the relay decides about an event that failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FailedOutcome {
     /// `retry`.
     Retry,
@@ -185,11 +191,13 @@ pub enum FailedOutcome {
     Skip,
 }
 
-/// The type `outbox_leases`: lanes that a report has locked, and those that somebody else has.
+/// The type `outbox_leases`: lanes that a report has locked, those that somebody else has, and those that an earlier
+/// report settled.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Leases {
     locked: Vec<usize>,
     postponed: Vec<usize>,
+    settled: Vec<usize>,
 }
 
 impl Leases {
@@ -330,7 +338,7 @@ impl Outbox {
         }
         if !runs.is_empty() {
             let lanes: Vec<usize> = runs.iter().map(|(lane, _)| *lane).collect();
-            self.claims.push(Claim { token, lease: Lease::Alive, held: lanes.len(), lanes });
+            self.claims.push(Claim { token, lease: Lease::Alive, held: lanes.len(), lanes, settled: Vec::new() });
         }
         runs
     }
@@ -342,13 +350,37 @@ impl Outbox {
             row.is_some_and(|row| row.token() == Some(token) || rules.has(Flaw::TokenUnchecked) && !row.is_new)
         };
         let (postponed, locked) = lanes.iter().filter(is_mine).partition(|lane| self.is_locked(**lane));
-        Leases { locked, postponed }
+        Leases { locked, postponed, settled: Vec::new() }
     }
 
     /// `outbox_take_leases`: the fence, and then the locks; `None` if the claim is gone or reaped.
     fn take_leases(&self, rules: &Rules, token: usize, lanes: &[usize]) -> Option<Leases> {
-        let stands = self.claims.iter().any(|claim| claim.token == token && claim.lease != Lease::Reaped);
-        (stands || rules.has(Flaw::TokenUnchecked)).then(|| self.lock_leases(rules, token, lanes))
+        let claim = self.claims.iter().find(|claim| claim.token == token && claim.lease != Lease::Reaped);
+        if claim.is_none() && !rules.has(Flaw::TokenUnchecked) {
+            return None;
+        }
+        let mut leases = self.lock_leases(rules, token, lanes);
+        if let Some(claim) = claim {
+            // Also those that it freed: they were the claim's, and are not any more.
+            let all = leases.all();
+            let is_settled =
+                |lane: &usize| claim.settled.contains(lane) || !all.contains(lane) && claim.lanes.contains(lane);
+            leases.settled = lanes.iter().copied().filter(is_settled).collect();
+        }
+        Some(leases)
+    }
+
+    /// `outbox_lanes_to_settle`: the lanes that are leased and were not settled before. The claim remembers those of
+    /// them that it still holds afterwards.
+    fn lanes_to_settle(&mut self, rules: &Rules, token: usize, leases: &Leases) -> Vec<usize> {
+        if !rules.has(Flaw::SettledForgotten) {
+            for claim in self.claims.iter_mut().filter(|claim| claim.token == token) {
+                claim.settled.extend(&leases.postponed);
+                claim.settled.sort_unstable();
+                claim.settled.dedup();
+            }
+        }
+        leases.all().into_iter().filter(|lane| !leases.settled.contains(lane)).collect()
     }
 
     /// `outbox_settle_events`: the confirmed events of the lanes are published.
@@ -441,7 +473,11 @@ impl Outbox {
 
     /// `outbox_free_postponed`: frees lanes that an earlier report had to leave, as far as nobody holds them now.
     pub fn free_postponed(&mut self, rules: &Rules, token: usize, lanes: &[usize]) -> Settlement {
-        self.settle(rules, token, lanes, &[], &[], Due::Now)
+        let Some(leases) = self.take_leases(rules, token, lanes) else {
+            return Settlement { stale: true, ..Settlement::default() };
+        };
+        self.free_lanes(rules, token, &leases.locked, Due::Now, false);
+        Settlement { freed: leases.locked.len(), postponed: leases.postponed, ..Settlement::default() }
     }
 
     fn settle(
@@ -456,10 +492,11 @@ impl Outbox {
         let Some(leases) = self.take_leases(rules, token, lanes) else {
             return Settlement { stale: true, ..Settlement::default() };
         };
-        let all = leases.all();
-        let events = self.settle_events(&all, confirmed) + self.fail_events(&all, failed);
+        let unsettled = self.lanes_to_settle(rules, token, &leases);
+        let events = self.settle_events(&unsettled, confirmed) + self.fail_events(&unsettled, failed);
         self.free_lanes(rules, token, &leases.locked, due, false);
-        Settlement { stale: false, events, freed: leases.locked.len(), postponed: leases.postponed }
+        let (freed, repeated) = (leases.locked.len(), !leases.settled.is_empty());
+        Settlement { stale: false, events, freed, postponed: leases.postponed, repeated }
     }
 
     /// `outbox_renew`. `false`: the claim is gone or reaped.

@@ -1,9 +1,18 @@
 //! The protocol holds in every state, and each flaw that is put into it is found.
 
-use super::{Budget, Explored, Finding, Flaw, Rules, Scenario, Step, explore};
+use super::{Budget, Explored, Finding, Flaw, Report, Rules, Scenario, Step, explore};
 
-const NOTHING: Budget =
-    Budget { rollbacks: 0, refusals: 0, crashes: 0, slow_relays: 0, releases: 0, renewals: 0, commands: 0 };
+const NOTHING: Budget = Budget {
+    rollbacks: 0,
+    refusals: 0,
+    crashes: 0,
+    slow_relays: 0,
+    releases: 0,
+    renewals: 0,
+    commands: 0,
+    replays: 0,
+    lost_answers: 0,
+};
 
 /// Small bounds reach every branch soon: the first expiry shortens runs, the second kills.
 fn scenario(relays: usize, transactions: &[&[usize]], budget: Budget) -> Scenario {
@@ -31,7 +40,7 @@ fn holds(scenario: &Scenario, states_at_least: usize) {
 #[test]
 fn two_relays_on_one_lane_keep_the_protocol_when_they_crash_or_are_slow() {
     let budget = Budget { crashes: 1, slow_relays: 1, releases: 1, renewals: 1, rollbacks: 1, ..NOTHING };
-    holds(&scenario(2, &[&[0], &[0], &[0]], budget), 40_000);
+    holds(&scenario(2, &[&[0], &[0], &[0]], budget), 42_000);
 }
 
 #[test]
@@ -54,6 +63,21 @@ fn refused_events_keep_the_protocol_when_an_operator_requeues_and_discards_them(
 fn three_relays_keep_the_protocol() {
     let budget = Budget { crashes: 1, slow_relays: 1, ..NOTHING };
     holds(&scenario(3, &[&[0], &[0, 1]], budget), 14_000);
+}
+
+/// With two lanes the claim outlives what it has settled, and another relay claims a lane that it gave back.
+#[test]
+fn a_settlement_that_is_repeated_settles_nothing_charges_nothing_and_touches_no_lane_of_another_claim() {
+    let one: &[&[usize]] = &[&[0], &[0]];
+    let two: &[&[usize]] = &[&[0, 1], &[0]];
+    let budget = Budget { lost_answers: 1, ..NOTHING };
+    for (transactions, budget, states) in [
+        (two, Budget { refusals: 1, replays: 1, ..budget }, 12_000),
+        (two, Budget { slow_relays: 1, ..budget }, 8_000),
+        (one, Budget { refusals: 1, replays: 1, slow_relays: 1, ..budget }, 8_500),
+    ] {
+        holds(&scenario(2, transactions, budget), states);
+    }
 }
 
 /// What a search finds with the flaw, and nothing without it.
@@ -115,4 +139,24 @@ fn an_event_opened_again_below_a_floor_that_stays_is_found() {
     let budget = Budget { refusals: 2, commands: 2, ..NOTHING };
     let finding = found(Flaw::FloorNotLowered, &[&[0, 0]], budget);
     assert_eq!(finding.what, "an open event below the floor of its lane");
+}
+
+#[test]
+fn a_claim_that_forgets_what_it_has_settled_is_found() {
+    // An attempt is charged twice, and a replay is taken for sent.
+    let budget = Budget { lost_answers: 1, ..NOTHING };
+    for (budget, report) in
+        [(Budget { refusals: 1, ..budget }, Report::Fail), (Budget { replays: 1, ..budget }, Report::Acknowledge)]
+    {
+        let finding = found(Flaw::SettledForgotten, &[&[0], &[0]], budget);
+        assert_eq!(finding.what, "a repeated settlement settles or charges an event again");
+        let lost = |step: &Step| matches!(step, Step::LoseAnswer(_, lost) if *lost == report);
+        assert!(finding.trace.iter().any(lost), "{finding}");
+    }
+}
+
+#[test]
+fn a_repeated_settlement_whose_token_is_not_checked_is_found() {
+    let finding = found(Flaw::TokenUnchecked, &[&[0], &[0]], Budget { lost_answers: 1, ..NOTHING });
+    assert_eq!(finding.what, "a repeated settlement touches a lane that its claim does not hold");
 }

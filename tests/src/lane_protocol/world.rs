@@ -1,6 +1,6 @@
 //! Who acts on the database: appenders, relays, the broker, the clock, the reaper and an operator.
 
-use super::outbox::{Due, Event, FailedOutcome, Flaw, Lane, Lease, Outbox, Rules, Stored};
+use super::outbox::{Due, Event, FailedOutcome, Flaw, Lane, Lease, Outbox, Rules, Settlement, Stored};
 
 /// What is explored.
 #[derive(Debug, Clone)]
@@ -34,8 +34,12 @@ pub struct Budget {
     pub releases: u8,
     /// Renewals.
     pub renewals: u8,
-    /// Commands of an operator.
+    /// Events that an operator requeues or discards.
     pub commands: u8,
+    /// Events that an operator replays.
+    pub replays: u8,
+    /// Settlements that take effect, and whose answer does not arrive.
+    pub lost_answers: u8,
 }
 
 /// Where a business transaction is.
@@ -66,9 +70,25 @@ impl Run {
         !self.is_through() && !self.refused && !self.postponed
     }
 
+    fn is_part_of(&self, report: Report) -> bool {
+        match report {
+            Report::Acknowledge => self.is_through(),
+            Report::Fail => self.refused,
+            Report::Release => self.is_unfinished(),
+        }
+    }
+
     fn confirmed(&self) -> &[usize] {
         &self.events[..self.confirmed]
     }
+}
+
+/// The arguments of a settling call, but for its token.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Call {
+    lanes: Vec<usize>,
+    confirmed: Vec<usize>,
+    failed: Vec<(usize, FailedOutcome)>,
 }
 
 /// A relay: idle, or with a claim.
@@ -76,6 +96,8 @@ impl Run {
 struct Relay {
     token: Option<usize>,
     runs: Vec<Run>,
+    /// What it has reported without an answer: it says that again before anything else. Its runs are in here alone.
+    unheard: Option<Call>,
 }
 
 /// A state of everything.
@@ -92,6 +114,17 @@ pub struct World {
     /// Events that later ones were allowed to pass: skipped or discarded once.
     passed: u32,
     budget: Budget,
+}
+
+/// What a relay may report of its runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Report {
+    /// `outbox_acknowledge` for all runs that are through.
+    Acknowledge,
+    /// `outbox_fail` for all runs that stopped at a refused event.
+    Fail,
+    /// `outbox_release` for all runs that are not through.
+    Release,
 }
 
 /// What may happen next. Numbers are transactions, relays, lanes, tokens and events; relays that are in the same
@@ -112,12 +145,12 @@ pub enum Step {
     Confirm(usize, usize),
     /// The broker refuses it.
     Refuse(usize, usize),
-    /// `outbox_acknowledge` for all runs that are through.
-    Acknowledge(usize),
-    /// `outbox_fail` for all runs that stopped at a refused event.
-    Fail(usize),
-    /// `outbox_release` for all runs that are not through.
-    Release(usize),
+    /// The relay reports, and hears what came of it.
+    Settle(usize, Report),
+    /// The relay reports, and the answer is lost.
+    LoseAnswer(usize, Report),
+    /// The relay says again, with the same token, what it has heard no answer to.
+    SettleAgain(usize),
     /// `outbox_free_postponed`.
     FreePostponed(usize),
     /// `outbox_renew`.
@@ -134,6 +167,8 @@ pub enum Step {
     Requeue(usize),
     /// `outbox_discard`.
     Discard(usize),
+    /// `outbox_replay`.
+    Replay(usize),
 }
 
 const fn bit(event: usize) -> u32 {
@@ -203,17 +238,23 @@ impl World {
         if self.outbox.claims.iter().any(|claim| claim.lease != Lease::Alive) {
             steps.push(Step::Reap);
         }
-        if self.budget.commands > 0 {
-            for (id, event) in self.outbox.events.iter().enumerate() {
-                if event.is_visible() && event.stored == Stored::Dead && !self.outbox.is_locked(event.lane) {
-                    steps.push(Step::Requeue(id));
-                    if !event.resolved {
-                        steps.push(Step::Discard(id));
-                    }
+        self.steps_of_operator(&mut steps);
+        steps
+    }
+
+    fn steps_of_operator(&self, steps: &mut Vec<Step>) {
+        let is_free = |event: &Event| event.is_visible() && !self.outbox.is_locked(event.lane);
+        for (id, event) in self.outbox.events.iter().enumerate().filter(|(_, event)| is_free(event)) {
+            if self.budget.commands > 0 && event.stored == Stored::Dead {
+                steps.push(Step::Requeue(id));
+                if !event.resolved {
+                    steps.push(Step::Discard(id));
                 }
             }
+            if self.budget.replays > 0 && event.stored == Stored::Published {
+                steps.push(Step::Replay(id));
+            }
         }
-        steps
     }
 
     fn steps_of_relay(&self, scenario: &Scenario, relay: usize, state: &Relay, steps: &mut Vec<Step>) {
@@ -224,33 +265,40 @@ impl World {
             }
             return;
         };
-        let runs = |wanted: fn(&Run) -> bool| state.runs.iter().any(wanted);
-        // A relay stops sending before its lease ends: it reads its own clock before it claims.
-        if self.is_alive(token) {
-            for run in state.runs.iter().filter(|run| run.is_unfinished()) {
-                steps.push(Step::Confirm(relay, run.lane));
-                if self.budget.refusals > 0 {
-                    steps.push(Step::Refuse(relay, run.lane));
-                }
-            }
-        }
-        if runs(Run::is_through) {
-            steps.push(Step::Acknowledge(relay));
-        }
-        if runs(|run| run.refused) {
-            steps.push(Step::Fail(relay));
-        }
-        if runs(Run::is_unfinished) && (self.budget.releases > 0 || !self.is_alive(token)) {
-            steps.push(Step::Release(relay));
-        }
-        if runs(|run| run.postponed) {
-            steps.push(Step::FreePostponed(relay));
+        if state.unheard.is_some() {
+            steps.push(Step::SettleAgain(relay));
+        } else {
+            self.steps_of_claim(relay, token, &state.runs, steps);
         }
         if self.budget.renewals > 0 {
             steps.push(Step::Renew(relay));
         }
         if self.budget.crashes > 0 {
             steps.push(Step::Crash(relay));
+        }
+    }
+
+    fn steps_of_claim(&self, relay: usize, token: usize, runs: &[Run], steps: &mut Vec<Step>) {
+        // A relay stops sending before its lease ends: it reads its own clock before it claims.
+        if self.is_alive(token) {
+            for run in runs.iter().filter(|run| run.is_unfinished()) {
+                steps.push(Step::Confirm(relay, run.lane));
+                if self.budget.refusals > 0 {
+                    steps.push(Step::Refuse(relay, run.lane));
+                }
+            }
+        }
+        for report in [Report::Acknowledge, Report::Fail, Report::Release] {
+            let may = report != Report::Release || self.budget.releases > 0 || !self.is_alive(token);
+            if may && runs.iter().any(|run| run.is_part_of(report)) {
+                steps.push(Step::Settle(relay, report));
+                if self.budget.lost_answers > 0 {
+                    steps.push(Step::LoseAnswer(relay, report));
+                }
+            }
+        }
+        if runs.iter().any(|run| run.postponed) {
+            steps.push(Step::FreePostponed(relay));
         }
     }
 
@@ -266,9 +314,11 @@ impl World {
             | Step::Refuse(..)
             | Step::Renew(_)
             | Step::Crash(_)
+            | Step::LoseAnswer(..)
             | Step::Requeue(_)
-            | Step::Discard(_) => false,
-            Step::Release(relay) => self.relays[relay].token.is_none_or(|token| !self.is_alive(token)),
+            | Step::Discard(_)
+            | Step::Replay(_) => false,
+            Step::Settle(relay, Report::Release) => self.relays[relay].token.is_none_or(|token| !self.is_alive(token)),
             Step::LeaseEnds(token) => self.relays.iter().all(|relay| relay.token != Some(token)),
             _ => true,
         }
@@ -332,12 +382,16 @@ impl World {
                 self.budget.commands -= 1;
                 self.outbox.discard(rules, id);
             }
+            Step::Replay(id) => {
+                self.budget.replays -= 1;
+                self.outbox.replay(rules, id);
+            }
             Step::Claim(relay)
             | Step::Confirm(relay, _)
             | Step::Refuse(relay, _)
-            | Step::Acknowledge(relay)
-            | Step::Fail(relay)
-            | Step::Release(relay)
+            | Step::Settle(relay, _)
+            | Step::LoseAnswer(relay, _)
+            | Step::SettleAgain(relay)
             | Step::FreePostponed(relay)
             | Step::Renew(relay)
             | Step::Crash(relay) => return self.take_of_relay(scenario, step, relay),
@@ -353,16 +407,11 @@ impl World {
             let token = self.fresh_token();
             let runs = self.outbox.claim(rules, token);
             let known = |(lane, events)| Run { lane, events, confirmed: 0, refused: false, postponed: false };
-            self.relays[relay] =
-                Relay { token: (!runs.is_empty()).then_some(token), runs: runs.into_iter().map(known).collect() };
+            let runs: Vec<Run> = runs.into_iter().map(known).collect();
+            self.relays[relay] = Relay { token: (!runs.is_empty()).then_some(token), runs, unheard: None };
             return Ok(());
         };
-        let settled = |wanted: fn(&Run) -> bool| -> (Vec<usize>, Vec<usize>) {
-            let runs: Vec<&Run> = state.runs.iter().filter(|run| wanted(run)).collect();
-            let confirmed = runs.iter().flat_map(|run| run.confirmed()).copied().collect();
-            (runs.iter().map(|run| run.lane).collect(), confirmed)
-        };
-        let (lanes, answer) = match step {
+        match step {
             Step::Confirm(_, lane) => return self.confirm(relay, lane),
             Step::Refuse(_, lane) => {
                 self.budget.refusals -= 1;
@@ -370,65 +419,96 @@ impl World {
                 if let Some(run) = run {
                     run.refused = true;
                 }
-                return Ok(());
             }
             Step::Renew(_) => {
                 self.budget.renewals -= 1;
                 if !self.outbox.renew(token) {
                     self.relays[relay] = Relay::default();
                 }
-                return Ok(());
             }
             Step::Crash(_) => {
                 self.budget.crashes -= 1;
                 self.relays[relay] = Relay::default();
-                return Ok(());
             }
-            Step::Acknowledge(_) => {
-                let (lanes, confirmed) = settled(Run::is_through);
-                let answer = self.outbox.release(rules, token, &lanes, &confirmed, Due::Now);
-                (lanes, answer)
+            Step::Settle(_, report) | Step::LoseAnswer(_, report) => {
+                self.budget.releases -= u8::from(report == Report::Release && self.is_alive(token));
+                let call = self.call(scenario, &state, report);
+                let answer = self.settle(rules, token, &call);
+                if matches!(step, Step::Settle(..)) {
+                    self.take_in(relay, &call.lanes, &answer);
+                } else {
+                    self.budget.lost_answers -= 1;
+                    self.relays[relay].runs.retain(|run| !call.lanes.contains(&run.lane));
+                    self.relays[relay].unheard = Some(call);
+                }
             }
-            Step::Release(_) => {
-                self.budget.releases -= u8::from(self.is_alive(token));
-                let (lanes, confirmed) = settled(Run::is_unfinished);
-                let answer = self.outbox.release(rules, token, &lanes, &confirmed, Due::Now);
-                (lanes, answer)
-            }
-            Step::Fail(_) => {
-                let (lanes, confirmed) = settled(|run| run.refused);
-                let failed: Vec<_> = state
-                    .runs
-                    .iter()
-                    .filter(|run| run.refused)
-                    .map(|run| {
-                        let id = run.events[run.confirmed];
-                        let is_last = self.outbox.events[id].attempts + 1 >= scenario.max_attempts;
-                        let last =
-                            if rules.skipping.contains(&run.lane) { FailedOutcome::Skip } else { FailedOutcome::Block };
-                        (id, if is_last { last } else { FailedOutcome::Retry })
-                    })
-                    .collect();
-                let answer = self.outbox.fail(rules, token, &lanes, &confirmed, &failed);
-                (lanes, answer)
+            Step::SettleAgain(_) => {
+                if let Some(call) = &state.unheard {
+                    let answer = self.settle_again(rules, token, call)?;
+                    self.take_in(relay, &call.lanes, &answer);
+                }
             }
             _ => {
-                let (lanes, _) = settled(|run| run.postponed);
+                let lanes: Vec<usize> = state.runs.iter().filter(|run| run.postponed).map(|run| run.lane).collect();
                 let answer = self.outbox.free_postponed(rules, token, &lanes);
-                (lanes, answer)
+                self.take_in(relay, &lanes, &answer);
             }
-        };
-        let relay = &mut self.relays[relay];
-        relay.runs.retain(|run| !lanes.contains(&run.lane) || answer.postponed.contains(&run.lane));
-        for run in relay.runs.iter_mut().filter(|run| lanes.contains(&run.lane)) {
-            // Events are settled, and what the relay still knows of the run is its lane.
-            *run = Run { lane: run.lane, events: Vec::new(), confirmed: 0, refused: false, postponed: true };
-        }
-        if answer.stale || relay.runs.is_empty() {
-            *relay = Relay::default();
         }
         self.note_passed();
         Ok(())
+    }
+
+    /// What a relay reports of its runs.
+    fn call(&self, scenario: &Scenario, state: &Relay, report: Report) -> Call {
+        let runs: Vec<&Run> = state.runs.iter().filter(|run| run.is_part_of(report)).collect();
+        let failed = |run: &&Run| {
+            let id = run.events[run.confirmed];
+            let is_last = self.outbox.events[id].attempts + 1 >= scenario.max_attempts;
+            let skips = scenario.rules.skipping.contains(&run.lane);
+            let last = if skips { FailedOutcome::Skip } else { FailedOutcome::Block };
+            (id, if is_last { last } else { FailedOutcome::Retry })
+        };
+        Call {
+            lanes: runs.iter().map(|run| run.lane).collect(),
+            confirmed: runs.iter().flat_map(|run| run.confirmed()).copied().collect(),
+            failed: runs.iter().filter(|run| run.refused).map(failed).collect(),
+        }
+    }
+
+    fn settle(&mut self, rules: &Rules, token: usize, Call { lanes, confirmed, failed }: &Call) -> Settlement {
+        if failed.is_empty() {
+            self.outbox.release(rules, token, lanes, confirmed, Due::Now)
+        } else {
+            self.outbox.fail(rules, token, lanes, confirmed, failed)
+        }
+    }
+
+    /// The first time the call took effect as a whole, whatever has happened since.
+    fn settle_again(&mut self, rules: &Rules, token: usize, call: &Call) -> Result<Settlement, &'static str> {
+        let before = self.outbox.clone();
+        let answer = self.settle(rules, token, call);
+        if self.outbox.events != before.events {
+            return Err("a repeated settlement settles or charges an event again");
+        }
+        let mut lanes = before.lanes.iter().zip(&self.outbox.lanes);
+        if lanes.any(|(before, after)| before != after && before.as_ref().and_then(Lane::token) != Some(token)) {
+            return Err("a repeated settlement touches a lane that its claim does not hold");
+        }
+        Ok(answer)
+    }
+
+    /// The relay hears what came of its report. Of a lane that was postponed it still knows that it has to free it.
+    fn take_in(&mut self, relay: usize, lanes: &[usize], answer: &Settlement) {
+        let relay = &mut self.relays[relay];
+        relay.runs.retain(|run| !lanes.contains(&run.lane));
+        let postponed =
+            |lane: &usize| Run { lane: *lane, events: Vec::new(), confirmed: 0, refused: false, postponed: true };
+        relay.runs.extend(answer.postponed.iter().map(postponed));
+        relay.runs.sort();
+        relay.unheard = None;
+        if answer.stale || relay.runs.is_empty() {
+            *relay = Relay::default();
+        }
     }
 
     /// The broker takes the next event of the run. Before its first time, every event of the lane that was committed
@@ -465,10 +545,13 @@ impl World {
 
     /// Gives states that differ in the numbers of relays and tokens alone the same form.
     fn rename(&mut self) {
-        self.relays.sort_by(|a, b| (&a.runs, a.token.is_some()).cmp(&(&b.runs, b.token.is_some())));
+        self.relays.sort_by(|a, b| {
+            let rest = || a.unheard.cmp(&b.unheard).then(a.token.is_some().cmp(&b.token.is_some()));
+            a.runs.cmp(&b.runs).then_with(rest)
+        });
         let mut order: Vec<usize> = self.relays.iter().filter_map(|relay| relay.token).collect();
         let mut rest: Vec<_> = self.outbox.claims.iter().filter(|claim| !order.contains(&claim.token)).collect();
-        rest.sort_by(|a, b| (&a.lanes, a.lease, a.held).cmp(&(&b.lanes, b.lease, b.held)));
+        rest.sort_by(|a, b| (&a.lanes, a.lease, a.held, &a.settled).cmp(&(&b.lanes, b.lease, b.held, &b.settled)));
         order.extend(rest.iter().map(|claim| claim.token));
         for (token, ..) in self.outbox.lanes.iter().flatten().filter_map(|lane| lane.lease) {
             if !order.contains(&token) {

@@ -2,7 +2,7 @@
 
 use super::{
     Crate, Edge, EdgeKind,
-    table::{CONTEXT, CONTEXTS, CrateRule, Home, speaks_of},
+    table::{AdapterRule, CONTEXT, CONTEXTS, CrateRule, Home, speaks_of},
 };
 use crate::Report;
 
@@ -79,16 +79,50 @@ pub fn check_externals(crates: &[Crate], table: &[Home]) -> Report {
     report
 }
 
+/// How the crate of an adapter is called.
+const ADAPTER: &str = "adapter-";
+
+/// Compares what the adapters' code may name of crates from outside with the closed list of each; tests are free.
+#[must_use]
+pub fn check_adapters(crates: &[Crate], table: &[AdapterRule]) -> Report {
+    let mut report = Report::default();
+    let is_member = |name: &str| crates.iter().any(|member| member.name == name);
+    let mut adapters = 0;
+    for member in crates.iter().filter(|member| member.name.starts_with(ADAPTER)) {
+        adapters += 1;
+        let Some(rule) = table.iter().find(|rule| rule.name == member.name) else {
+            report.problem(format!("{} has no list in ADAPTERS (xtask/src/arch/table.rs)", member.name));
+            continue;
+        };
+        let outside = member.edges.iter().filter(|edge| edge.kind != EdgeKind::Dev && !is_member(&edge.to));
+        let used: Vec<&str> = outside.map(|edge| edge.to.as_str()).collect();
+        for name in used.iter().filter(|name| !rule.crates.contains(name)) {
+            report.problem(format!(
+                "{} may not depend on {name}, which is not on its list: ADAPTERS in xtask/src/arch/table.rs takes it",
+                member.name
+            ));
+        }
+        for name in rule.crates.iter().filter(|name| !used.contains(name)) {
+            report.problem(format!("the list of {} in ADAPTERS has {name}, which it does not depend on", member.name));
+        }
+    }
+    for rule in table.iter().filter(|rule| !is_member(rule.name)) {
+        report.problem(format!("ADAPTERS lists {}, which is no crate of the workspace", rule.name));
+    }
+    report.looked_at("adapters", adapters);
+    report
+}
+
 #[cfg(test)]
 mod tests {
     use std::{fs, path::Path};
 
-    use super::{check_edges, check_externals};
+    use super::{check_adapters, check_edges, check_externals};
     use crate::{
         arch::{
             Crate, Edge, EdgeKind, crates, metadata,
             model::Depth,
-            table::{CRATES, CrateRule, HOMES},
+            table::{ADAPTERS, AdapterRule, CRATES, CrateRule, HOMES},
         },
         workspace,
     };
@@ -180,6 +214,43 @@ mod tests {
             assert!(problem.starts_with("adapter-outbound may not name sqlx"), "{problem}");
         }
         assert!(check_externals(&[member("adapter-outbound", &[("lapin", EdgeKind::Normal)])], HOMES).is_clean());
+    }
+
+    #[test]
+    fn crate_that_an_adapters_list_lacks_fails_outside_of_its_tests() {
+        let list = [AdapterRule { name: "adapter-x", crates: &["serde"] }];
+        let problems = |edges: &[(&str, EdgeKind)]| {
+            let edges = [&[("serde", EdgeKind::Normal), ("core", EdgeKind::Normal)][..], edges].concat();
+            check_adapters(&[member("core", &[]), member("adapter-x", &edges)], &list).problems().to_vec()
+        };
+        assert_eq!(problems(&[("rand", EdgeKind::Dev)]), Vec::<String>::new());
+        for kind in [EdgeKind::Normal, EdgeKind::Build] {
+            let place = "ADAPTERS in xtask/src/arch/table.rs takes it";
+            assert_eq!(
+                problems(&[("rand", kind)]),
+                [format!("adapter-x may not depend on rand, which is not on its list: {place}")]
+            );
+        }
+    }
+
+    #[test]
+    fn lists_of_adapters_and_what_they_depend_on_are_the_same() {
+        let list = [AdapterRule { name: "adapter-x", crates: &["serde"] }];
+        let problems = |members: &[Crate]| check_adapters(members, &list).problems().to_vec();
+        assert_eq!(
+            problems(&[member("adapter-x", &[])]),
+            ["the list of adapter-x in ADAPTERS has serde, which it does not depend on"]
+        );
+        assert_eq!(
+            problems(&[member("adapter-y", &[])]),
+            [
+                "adapter-y has no list in ADAPTERS (xtask/src/arch/table.rs)",
+                "ADAPTERS lists adapter-x, which is no crate of the workspace"
+            ]
+        );
+        assert_eq!(problems(&[]).len(), 2);
+        let members = crates(&metadata(&workspace::root(), Depth::Members).unwrap()).unwrap();
+        assert_eq!(check_adapters(&members, ADAPTERS).problems(), Vec::<String>::new());
     }
 
     /// The whole way from a manifest on disk: a copy of this workspace, and a copy with one line more.

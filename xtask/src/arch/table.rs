@@ -97,7 +97,8 @@ pub struct Home {
 
 const SQL_HOMES: &[&str] = &["adapter-persistence-postgres", "test-support", "system-tests", "benchmarks"];
 
-/// Where a technology lives. A crate that is not listed may be used anywhere but in the core.
+/// Where a technology lives. A crate that is not listed may be used anywhere but in the core and in adapters, which have
+/// lists of their own.
 pub const HOMES: &[Home] = &[
     // A context brings its own persistence adapter.
     Home { external: "sea-orm", homes: &["adapter-persistence-postgres", CONTEXT, "system-tests", "benchmarks"] },
@@ -139,6 +140,95 @@ pub const HOMES: &[Home] = &[
     Home { external: "prost", homes: &["system-tests"] },
     Home { external: "testcontainers", homes: &["test-support"] },
     Home { external: "cargo_metadata", homes: &["xtask"] },
+];
+
+/// The crate of an adapter, and all crates from outside that its code may name.
+#[derive(Debug, Clone, Copy)]
+pub struct AdapterRule {
+    /// The package.
+    pub name: &'static str,
+    /// What its code and its build script may use; its tests may use anything that has no other home.
+    pub crates: &'static [&'static str],
+}
+
+/// What each adapter is made of: a crate comes in by a line here. The core's list is [`CORE_TREE`]; a context's adapters,
+/// the bootstrap and tests have none.
+pub const ADAPTERS: &[AdapterRule] = &[
+    AdapterRule {
+        name: "adapter-persistence-postgres",
+        crates: &[
+            "async-trait",
+            "futures-util",
+            "humantime-serde",
+            "refinery",
+            "refinery-core",
+            "sea-orm",
+            "secrecy",
+            "serde",
+            "serde_json",
+            "sqlx",
+            "thiserror",
+            "time",
+            "tokio",
+            "tracing",
+            "url",
+            "uuid",
+        ],
+    },
+    AdapterRule {
+        name: "adapter-outbound",
+        crates: &[
+            "async-trait",
+            "base64",
+            "futures-util",
+            "http-body-util",
+            "humantime-serde",
+            "hyper",
+            "hyper-rustls",
+            "hyper-util",
+            "lapin",
+            "percent-encoding",
+            "ring",
+            "rustls",
+            "rustls-native-certs",
+            "rustls-pki-types",
+            "secrecy",
+            "serde",
+            "serde_json",
+            "thiserror",
+            "time",
+            "tokio",
+            "tower-service",
+            "tracing",
+            "url",
+            "uuid",
+        ],
+    },
+    AdapterRule {
+        name: "adapter-inbound",
+        crates: &[
+            "async-trait",
+            "axum",
+            "futures-util",
+            "governor",
+            "humantime-serde",
+            "hyper",
+            "hyper-util",
+            "lapin",
+            "secrecy",
+            "serde",
+            "serde_json",
+            "subtle",
+            "thiserror",
+            "time",
+            "tokio",
+            "tokio-util",
+            "tower-http",
+            "tracing",
+            "utoipa",
+            "uuid",
+        ],
+    },
 ];
 
 /// Everything that the core is built from, on any target: neither I/O nor a runtime.
@@ -236,6 +326,56 @@ pub const MODULES: &[ModuleRule] = &[
         modules: &["domain", "integration_events", "ports"],
         crates: APPLICATION_CRATES,
     },
+];
+
+/// A name that a rule would refuse, and why it stays.
+#[derive(Debug, Clone, Copy)]
+pub struct Named {
+    /// The name.
+    pub name: &'static str,
+    /// Why it stays.
+    pub reason: &'static str,
+}
+
+/// Traits in modules `ports` that end neither in `Port` nor in `Repository` or `Reader`.
+pub const OTHER_PORTS: &[Named] = &[
+    Named { name: "Clock", reason: "the word of everybody for what tells the time" },
+    Named { name: "Random", reason: "the word of everybody for what gives chance" },
+    Named { name: "UnitOfWork", reason: "the name of the pattern" },
+    Named { name: "ReadinessCheck", reason: "many of them are asked, as one question" },
+    Named { name: "OutboxObserver", reason: "the name of the pattern: it is told, and answers nothing" },
+    // sample-only: begin
+    Named { name: "IdempotencyKeys", reason: "a collection, called as its content" },
+    Named { name: "IdempotencyKeyMaintenance", reason: "the side of that collection that needs no transaction" },
+    // sample-only: end
+];
+
+/// Adapters whose name ends neither as adapters do nor in a word of their port.
+pub const OTHER_ADAPTERS: &[Named] =
+    &[Named { name: "OutboxReaper", reason: "the field's word for what returns expired leases" }];
+
+/// A lint and the weakest level that it may have.
+#[derive(Debug, Clone, Copy)]
+pub struct HeldLint {
+    /// The table of `[workspace.lints]`.
+    pub tool: &'static str,
+    /// The lint.
+    pub name: &'static str,
+    /// Its level, or a stronger one.
+    pub level: &'static str,
+}
+
+/// The lints that keep panics and unsafe code out, and those that ask for the reason of an exception.
+pub const LINTS: &[HeldLint] = &[
+    HeldLint { tool: "rust", name: "unsafe_code", level: "forbid" },
+    HeldLint { tool: "clippy", name: "unwrap_used", level: "warn" },
+    HeldLint { tool: "clippy", name: "expect_used", level: "warn" },
+    HeldLint { tool: "clippy", name: "panic", level: "warn" },
+    HeldLint { tool: "clippy", name: "indexing_slicing", level: "warn" },
+    HeldLint { tool: "clippy", name: "todo", level: "warn" },
+    HeldLint { tool: "clippy", name: "unimplemented", level: "warn" },
+    HeldLint { tool: "clippy", name: "allow_attributes", level: "warn" },
+    HeldLint { tool: "clippy", name: "allow_attributes_without_reason", level: "warn" },
 ];
 
 /// The licences under which a crate may come. `deny.toml` lists the same.

@@ -9,10 +9,10 @@ use crate::{Error, output, process};
 pub(super) enum End {
     /// Well; with a remark, which may be empty.
     Passed(String),
-    /// Not needed here, for this reason.
-    Skipped(String),
     /// It could not be run, for this reason. That fails the check.
     NotRun(String),
+    /// The same, where it need not be run: another machine does it. That fails nothing.
+    NotRunHere(String),
     /// Badly.
     Failed {
         /// What the step wrote.
@@ -28,15 +28,14 @@ impl End {
     fn word(&self) -> &'static str {
         match self {
             Self::Passed(_) => "ok",
-            Self::Skipped(_) => "skipped",
-            Self::NotRun(_) => "NOT RUN",
+            Self::NotRun(_) | Self::NotRunHere(_) => "NOT RUN",
             Self::Failed { .. } => "FAILED",
         }
     }
 
     fn remark(&self) -> &str {
         match self {
-            Self::Passed(remark) | Self::Skipped(remark) | Self::NotRun(remark) => remark,
+            Self::Passed(remark) | Self::NotRun(remark) | Self::NotRunHere(remark) => remark,
             Self::Failed { .. } => "",
         }
     }
@@ -93,7 +92,7 @@ impl Runner {
     }
 
     fn is_good(&self) -> bool {
-        let good = |end: &End| matches!(end, End::Passed(_) | End::Skipped(_));
+        let good = |end: &End| matches!(end, End::Passed(_) | End::NotRunHere(_));
         !self.ended.is_empty() && self.ended.iter().all(|(_, end)| good(end))
     }
 
@@ -101,8 +100,9 @@ impl Runner {
         let mut lines = vec![String::new()];
         for (name, end) in &self.ended {
             match end {
-                End::Passed(_) | End::Skipped(_) => {}
+                End::Passed(_) => {}
                 End::NotRun(why) => lines.push(format!("NOT RUN {name}: {why}")),
+                End::NotRunHere(why) => lines.push(format!("NOT RUN {name}: {why}; this fails nothing")),
                 End::Failed { findings, not_run, .. } => {
                     if findings.is_empty() {
                         lines.push(format!("FAILED  {name}"));
@@ -115,10 +115,9 @@ impl Runner {
         lines.extend(self.left_out.iter().map(|what| format!("left out by --fast: {what}")));
         let count = |word| self.ended.iter().filter(|(_, end)| end.word() == word).count();
         lines.push(format!(
-            "check: {} steps in {seconds:.0} s: {} ok, {} skipped, {} failed, {} not run",
+            "check: {} steps in {seconds:.0} s: {} ok, {} failed, {} not run",
             self.ended.len(),
             count("ok"),
-            count("skipped"),
             count("FAILED"),
             count("NOT RUN"),
         ));
@@ -224,7 +223,7 @@ mod tests {
         });
         assert_eq!(ran, [1, 2]);
         assert!(!runner.is_good());
-        assert_eq!(runner.summary(1.2), "\nFAILED  first\ncheck: 2 steps in 1 s: 1 ok, 0 skipped, 1 failed, 0 not run");
+        assert_eq!(runner.summary(1.2), "\nFAILED  first\ncheck: 2 steps in 1 s: 1 ok, 1 failed, 0 not run");
         assert_eq!(runner.finish(), 1);
     }
 
@@ -237,14 +236,19 @@ mod tests {
     }
 
     #[test]
-    fn skipped_and_passed_steps_are_good_and_no_step_at_all_is_not() {
+    fn what_need_not_be_run_here_is_not_run_as_well_and_fails_nothing() {
         let mut runner = Runner::new(false);
-        assert!(!runner.is_good());
-        runner.step("deny", |_| Ok(End::Skipped("not installed".to_owned())));
+        assert!(!runner.is_good(), "no step at all");
+        runner.step("deny", |_| Ok(End::NotRunHere("not installed".to_owned())));
+        assert_eq!(runner.ended.iter().map(|(_, end)| end.word()).collect::<Vec<_>>(), ["NOT RUN"]);
         runner.step("format", |_| Ok(End::Passed(String::new())));
         runner.leave_out("test targets system");
         assert!(runner.is_good());
-        assert!(runner.summary(0.0).contains("left out by --fast: test targets system"));
+        assert_eq!(
+            runner.summary(0.0),
+            "\nNOT RUN deny: not installed; this fails nothing\nleft out by --fast: test targets system\n\
+             check: 2 steps in 0 s: 1 ok, 0 failed, 1 not run"
+        );
     }
 
     #[test]

@@ -3,9 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::{
-    NewError, TemplateError, Words,
+    NewError, TemplateError, Words, system_test,
     template::{Values, fill},
-    words::KEYWORDS,
 };
 use crate::{
     Error,
@@ -59,10 +58,8 @@ impl Aggregate {
         let name = Words::try_new("the aggregate's name", name.ok_or(NewError::Missing("NAME"))?)?;
         let context = context.ok_or(NewError::Missing("--context NAME"))?;
         let events = events_of(events.ok_or(NewError::Missing("--events A,B"))?)?;
-        let all_taken: BTreeSet<String> =
-            taken(tree).into_iter().chain(KEYWORDS.iter().map(|&word| word.to_owned())).collect();
         let context =
-            Name::try_new(context, &all_taken).map_err(|source| NewError::Name { part: "--context", source })?;
+            Name::try_new(context, &taken(tree)).map_err(|source| NewError::Name { part: "--context", source })?;
         Ok(Self { name, context, events })
     }
 
@@ -94,12 +91,12 @@ impl Aggregate {
         }
         for (path, template) in templates {
             let text = fill(&format!("{TEMPLATES}{path}.tmpl"), &template, &values, &events)?;
-            let to = match path.as_str() {
-                "migration.sql" => format!("{MIGRATIONS}{stem}.sql"),
-                "context.rs" => registered.clone(),
-                _ => format!("{home}{path}"),
-            };
-            tree.set(&to, text);
+            match path.as_str() {
+                "migration.sql" => tree.set(&format!("{MIGRATIONS}{stem}.sql"), text),
+                "context.rs" => tree.set(&registered, text),
+                "system.rs" => system_test::add(tree, &self.context.snake(), text)?,
+                _ => tree.set(&format!("{home}{path}"), text),
+            }
         }
         self.register(tree)
     }
@@ -230,6 +227,7 @@ mod tests {
             "crates/shop-floor/Cargo.toml",
             "crates/shop-floor/src/domain.rs",
             "crates/app-bootstrap/src/contexts/shop_floor.rs",
+            "tests/system/contexts/shop_floor.rs",
         ] {
             assert!(made.iter().any(|new| new == path), "{path} of {made:?}");
         }
@@ -239,6 +237,11 @@ mod tests {
         );
         let domain = tree.text("crates/shop-floor/src/domain.rs").unwrap();
         assert!(domain.contains("Self::PaidInFull => Some(Self::Placed),") && domain.contains("\"PAID_IN_FULL\""));
+        let delivery = tree.text("tests/system/contexts/shop_floor.rs").unwrap();
+        assert!(delivery.contains("/shop-floor/sales-order/{ID}") && delivery.contains("\"SalesOrderPaidInFull\","));
+        assert!(
+            !delivery.contains("{{") && tree.text("tests/system/contexts.rs").unwrap().contains("\nmod shop_floor;\n")
+        );
         let contexts = tree.text(CONTEXTS).unwrap();
         assert!(contexts.contains("mod shop_floor;") && contexts.contains("&[shop_floor::CONTEXT"), "{contexts}");
         assert!(tree.text(TABLE).unwrap().contains("CONTEXTS: &[&str] = &[\"shop-floor\""));

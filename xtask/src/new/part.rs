@@ -3,10 +3,13 @@
 use std::collections::BTreeMap;
 
 use super::{
-    NewError, TemplateError, Words,
+    NewError, TemplateError, Words, system_test,
     template::{Values, fill},
 };
 use crate::{Error, tree::Tree};
+
+/// How a consumer is tested as it runs.
+const CONSUMER_AS_IT_RUNS: &str = "templates/part/consumer_system.rs.tmpl";
 
 /// What is asked for, checked.
 #[derive(Debug)]
@@ -107,15 +110,20 @@ impl Part {
         if self.kind == Kind::Adapter {
             self.require_port(tree, &home)?;
         }
-        let template = tree.text(self.kind.template()).map(str::to_owned);
-        let template = template.ok_or_else(|| TemplateError::Missing(self.kind.template().to_owned()))?;
-        let text = fill(self.kind.template(), &template, &self.values(), &[])?;
+        let text = self.filled(tree, self.kind.template())?;
         if self.kind == Kind::Consumer {
+            let (test, snake) = (self.filled(tree, CONSUMER_AS_IT_RUNS)?, self.context.replace('-', "_"));
             self.register_handler(tree)?;
+            system_test::add(tree, &format!("{snake}_{}", self.name.joined('_')), test)?;
         }
         declare(tree, &parents.map(|parent| format!("{home}/{parent}")), &module)?;
         tree.set(&file, text);
         Ok(())
+    }
+
+    fn filled(&self, tree: &Tree, template: &str) -> Result<String, NewError> {
+        let text = tree.text(template).ok_or_else(|| TemplateError::Missing(template.to_owned()))?;
+        Ok(fill(template, text, &self.values(), &[])?)
     }
 
     /// The template fits the ports that `new port` makes.
@@ -129,20 +137,22 @@ impl Part {
         }
     }
 
-    /// Hands the consumer's handler to the process, which calls one.
+    /// Hands the consumer's handler to the process, which calls the one of each context.
     fn register_handler(&self, tree: &mut Tree) -> Result<(), NewError> {
         let (snake, contexts) = (self.context.replace('-', "_"), "crates/app-bootstrap/src/contexts/");
-        let taken = tree.files().find(|(path, text)| path.starts_with(contexts) && text.contains("handler: Some("));
-        if let Some((path, _)) = taken {
-            return Err(NewError::SecondHandler(path.to_owned()));
+        let name = format!("ConsumerName::new(\"{}\")", self.name.joined('-'));
+        // Two of one name would take each other's records for their own; start-up refuses them.
+        let of_contexts = |path: &str| path.starts_with(contexts) || path.contains("/src/adapter/");
+        let is_taken = |(path, text): &(&str, &str)| of_contexts(path) && text.contains(&name);
+        if let Some((path, _)) = tree.files().find(is_taken) {
+            return Err(NewError::Exists(format!("the consumer {} of {path}", self.name.joined('-'))));
         }
         let file = format!("{contexts}{snake}.rs");
         let mut text = tree.text(&file).unwrap_or_default().to_owned();
-        let handler = format!(
-            "handler: Some(Handler {{ name: ConsumerName::new(\"{}\"), handler: Arc::new({}) }})",
-            self.name.joined('-'),
-            self.name.as_str()
-        );
+        if text.contains("handler: Some(") {
+            return Err(NewError::SecondHandler(file));
+        }
+        let handler = format!("handler: Some(Handler {{ name: {name}, handler: Arc::new({}) }})", self.name.as_str());
         let imports = format!(
             "use std::sync::Arc;\n\nuse application_core::ports::ConsumerName;\nuse {snake}::adapter::consumer::{};\n",
             self.name.as_str()
@@ -216,16 +226,10 @@ mod tests {
         }
     }
 
-    /// A copy of this workspace with a context of its own and no handler of another one.
+    /// A copy of this workspace with a context of its own.
     fn workspace() -> tempfile::TempDir {
         let folder = copy_of_the_workspace();
         new(folder.path(), &words("aggregate Bill --context shop-floor --events Made,Paid")).unwrap();
-        let contexts = folder.path().join("crates/app-bootstrap/src/contexts");
-        for entry in std::fs::read_dir(contexts).unwrap() {
-            let path = entry.unwrap().path();
-            let text = std::fs::read_to_string(&path).unwrap();
-            std::fs::write(&path, text.replace("handler: Some(", "handler: another(")).unwrap();
-        }
         folder
     }
 
@@ -247,6 +251,11 @@ mod tests {
         let context = text("crates/app-bootstrap/src/contexts/shop_floor.rs");
         assert!(context.contains("ConsumerName::new(\"bill-payments\"), handler: Arc::new(BillPayments)"), "{context}");
         assert!(text("crates/shop-floor/src/adapter/consumer.rs").contains("EVENT_TYPE: &str = \"BillPaid\""));
+        let test = text("tests/system/contexts/shop_floor_bill_payments.rs");
+        assert!(
+            test.contains("service.commit(\"BillPaid\", \"{}\")") && test.contains("handled(\"bill-payments\", 1)")
+        );
+        assert!(text("tests/system/contexts.rs").contains("\nmod shop_floor_bill_payments;\n"));
 
         let again = refused(new(root, &words("consumer Other --event BillPaid --context shop-floor")));
         assert_eq!(again, NewError::Exists("crates/shop-floor/src/adapter/consumer.rs".to_owned()));
@@ -265,13 +274,32 @@ mod tests {
     }
 
     #[test]
-    fn second_handler_of_a_process_is_refused_before_anything_is_written() {
+    fn contexts_have_a_handler_each_beside_those_of_others() {
         let folder = workspace();
-        let file = folder.path().join("crates/app-bootstrap/src/contexts/another.rs");
-        std::fs::write(&file, "handler: Some(it)").unwrap();
-        let error = refused(new(folder.path(), &words("consumer BillPayments --event BillPaid --context shop-floor")));
-        assert_eq!(error, NewError::SecondHandler("crates/app-bootstrap/src/contexts/another.rs".to_owned()));
-        assert!(!folder.path().join("crates/shop-floor/src/adapter/consumer.rs").exists());
+        let root = folder.path();
+        new(root, &words("aggregate Note --context back-office --events Made,Sent")).unwrap();
+        new(root, &words("consumer BillPayments --event BillPaid --context shop-floor")).unwrap();
+        let same = refused(new(root, &words("consumer BillPayments --event BillPaid --context back-office")));
+        let place = "the consumer bill-payments of crates/app-bootstrap/src/contexts/shop_floor.rs";
+        assert_eq!(same, NewError::Exists(place.to_owned()));
+        new(root, &words("consumer Reminders --event BillMade --context back-office")).unwrap();
+        for (context, name) in [("shop_floor", "bill-payments"), ("back_office", "reminders")] {
+            let file = root.join(format!("crates/app-bootstrap/src/contexts/{context}.rs"));
+            let text = std::fs::read_to_string(file).unwrap();
+            assert!(text.contains(&format!("handler: Some(Handler {{ name: ConsumerName::new(\"{name}\")")), "{text}");
+        }
+    }
+
+    #[test]
+    fn second_handler_of_a_context_is_refused_before_anything_is_written() {
+        let folder = workspace();
+        let (name, root) = ("crates/app-bootstrap/src/contexts/shop_floor.rs", folder.path());
+        let text = std::fs::read_to_string(root.join(name)).unwrap().replace("handler: None", "handler: Some(it)");
+        std::fs::write(root.join(name), text).unwrap();
+        let error = refused(new(root, &words("consumer BillPayments --event BillPaid --context shop-floor")));
+        assert_eq!(error, NewError::SecondHandler(name.to_owned()));
+        assert!(!root.join("crates/shop-floor/src/adapter/consumer.rs").exists());
+        assert!(!root.join("tests/system/contexts/shop_floor_bill_payments.rs").exists());
     }
 
     #[test]

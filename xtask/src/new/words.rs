@@ -1,6 +1,7 @@
 //! Names of types, and the words that they are made of.
 
 use super::NewError;
+use crate::rename::KEYWORDS;
 
 /// Most characters of the name of a type: it becomes part of longer ones, and of the name of a table.
 const LONGEST: usize = 30;
@@ -8,14 +9,6 @@ const LONGEST: usize = 30;
 const USED: &[&str] = &[
     "Arc", "Clock", "Created", "Err", "Error", "Json", "None", "Ok", "Option", "Path", "Problem", "Random", "Response",
     "Result", "Router", "Self", "Some", "State", "String", "Uuid", "Vec",
-];
-
-/// Words that cannot be the name of a module.
-pub(super) const KEYWORDS: &[&str] = &[
-    "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "crate", "do", "dyn", "else",
-    "enum", "extern", "false", "final", "fn", "for", "gen", "if", "impl", "in", "let", "loop", "macro", "match", "mod",
-    "move", "mut", "override", "priv", "pub", "ref", "return", "self", "static", "struct", "super", "trait", "true",
-    "try", "type", "typeof", "unsafe", "unsized", "use", "virtual", "where", "while", "yield",
 ];
 
 /// A name made of words: `SalesOrder`.

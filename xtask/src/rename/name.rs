@@ -9,6 +9,14 @@ const SHORTEST: usize = 2;
 /// Names that cargo and the compiler keep for themselves.
 const RESERVED: &[&str] = &["alloc", "build", "core", "deps", "examples", "incremental", "proc-macro", "std", "test"];
 
+/// Words of the language, those included that it keeps for later.
+pub(crate) const KEYWORDS: &[&str] = &[
+    "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "crate", "do", "dyn", "else",
+    "enum", "extern", "false", "final", "fn", "for", "gen", "if", "impl", "in", "let", "loop", "macro", "match", "mod",
+    "move", "mut", "override", "priv", "pub", "ref", "return", "self", "static", "struct", "super", "trait", "true",
+    "try", "type", "typeof", "unsafe", "unsized", "use", "virtual", "where", "while", "yield",
+];
+
 /// Why a name cannot be used.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum NameError {
@@ -27,8 +35,14 @@ pub enum NameError {
         value: String,
     },
     /// Cargo or the compiler keeps it for itself.
-    #[error("the name `{value}` is reserved; reserved are {}", RESERVED.join(", "))]
+    #[error("the name `{value}` is reserved: cargo and the compiler keep {} for themselves", RESERVED.join(", "))]
     Reserved {
+        /// The name.
+        value: String,
+    },
+    /// It is a word of the language.
+    #[error("the name `{value}` is a keyword of Rust, and a crate or module is to be called so")]
+    Keyword {
         /// The name.
         value: String,
     },
@@ -58,6 +72,9 @@ impl Name {
             |word: &str| !word.is_empty() && word.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
         if !value.starts_with(|c: char| c.is_ascii_lowercase()) || !value.split('-').all(is_word) {
             return Err(NameError::Form { value: owned() });
+        }
+        if KEYWORDS.contains(&value) {
+            return Err(NameError::Keyword { value: owned() });
         }
         if RESERVED.contains(&value) {
             return Err(NameError::Reserved { value: owned() });

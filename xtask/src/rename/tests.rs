@@ -95,6 +95,30 @@ fn no_old_name_is_left_in_a_copy_of_this_workspace() {
     assert!(matches!(refused(folder.path(), "other-service"), RenameError::AlreadyRenamed));
 }
 
+/// ADR 17.
+#[test]
+fn packages_and_folders_keep_their_names_whatever_the_service_is_called() {
+    let folder = copy_of_the_workspace();
+    let paths = |root: &Path| owned(root).into_iter().map(|(path, _)| path).filter(|path| path != VERSION_FILE);
+    let before: Vec<String> = paths(folder.path()).collect();
+    if !workspace::root().join(VERSION_FILE).exists() {
+        rename(folder.path(), "order-service").unwrap();
+    }
+    assert_eq!(paths(folder.path()).collect::<Vec<_>>(), before);
+    for package in [
+        "application-core",
+        "adapter-persistence-postgres",
+        "adapter-outbound",
+        "adapter-inbound",
+        "app-bootstrap",
+        "event-contracts",
+        "test-support",
+    ] {
+        let manifest = read(folder.path(), &format!("crates/{package}/Cargo.toml"));
+        assert!(manifest.starts_with(&format!("[package]\nname = \"{package}\"\n")), "{manifest}");
+    }
+}
+
 #[test]
 fn name_that_begins_or_ends_with_the_old_one_is_no_leftover() {
     for name in ["app-two", "my-app", "app2"] {
@@ -142,6 +166,27 @@ fn name_that_something_else_has_is_refused() {
         let error = refused(folder.path(), taken);
         assert!(matches!(error, RenameError::Name(NameError::Taken { .. })), "{error}");
     }
+}
+
+#[test]
+fn name_that_the_language_cargo_or_the_compiler_keeps_is_refused_with_the_reason() {
+    let folder = small();
+    for keyword in ["fn", "self", "crate", "type", "async", "gen", "yield"] {
+        let error = refused(folder.path(), keyword);
+        assert!(matches!(&error, RenameError::Name(NameError::Keyword { value }) if value == keyword), "{error}");
+        assert!(error.to_string().contains(&format!("`{keyword}` is a keyword of Rust")), "{error}");
+    }
+    for kept in ["std", "core", "alloc", "test", "proc-macro", "build"] {
+        let error = refused(folder.path(), kept);
+        assert!(matches!(&error, RenameError::Name(NameError::Reserved { value }) if value == kept), "{error}");
+        assert!(error.to_string().contains("cargo and the compiler keep"), "{error}");
+    }
+    let error = refused(folder.path(), "serde-json").to_string();
+    assert!(
+        error.ends_with("is taken by a package or program of the workspace, or by one that it is built from"),
+        "{error}"
+    );
+    assert!(name("type-service").is_ok(), "a keyword is refused as the whole name alone");
 }
 
 #[test]

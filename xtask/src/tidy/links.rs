@@ -43,6 +43,57 @@ fn wrong_with(target: &str, from: &SourceFile, root: &Path) -> Option<&'static s
     (is_document && !is_here(&text)).then_some("names no heading there")
 }
 
+/// A link of a page of the book leads to a file of the book: what lies elsewhere, and the list of a folder, exist beside
+/// the source alone and not in what `mdbook` makes of it.
+pub(super) fn check_inside(files: &[SourceFile], root: &Path) -> Report {
+    let mut report = Report::default();
+    let mut links = 0;
+    for file in files.iter().filter(|file| file.path.starts_with(BOOK)) {
+        for (line, text) in markdown::prose(&file.text) {
+            for target in markdown::links(text).into_iter().filter(|target| is_relative(target)) {
+                links += 1;
+                if let Some(wrong) = wrong_in_the_book(target, file, root) {
+                    report.problem(format!("{}:{line}: the link to `{target}` {wrong}", file.path));
+                }
+            }
+        }
+    }
+    report.looked_at("links of the book", links);
+    report
+}
+
+/// Why the target of a link is nothing that the book has.
+fn wrong_in_the_book(target: &str, from: &SourceFile, root: &Path) -> Option<&'static str> {
+    let path = target.split('#').next().unwrap_or_default();
+    let folder = from.path.rsplit_once('/').map_or("", |(folder, _)| folder);
+    match joined(folder, path).filter(|path| path.starts_with(BOOK)) {
+        _ if path.is_empty() => None,
+        None => Some("leaves the book: name the file without a link"),
+        Some(path) => root.join(path).is_dir().then_some("leads to a folder, for which the book has no page"),
+    }
+}
+
+/// The path of a link from a page in this folder, seen from the workspace's root; nothing, if it leads out of that.
+fn joined(folder: &str, target: &str) -> Option<String> {
+    // A browser would look for it at the root of the site.
+    if target.starts_with('/') {
+        return None;
+    }
+    let mut parts: Vec<&str> = folder.split('/').collect();
+    for part in target.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => {
+                parts.pop()?;
+            }
+            part => parts.push(part),
+        }
+    }
+    Some(parts.join("/"))
+}
+
+/// Where the pages of the book are.
+const BOOK: &str = "docs/";
 /// Where the book lists its pages.
 const SUMMARY: &str = "docs/SUMMARY.md";
 /// Where the pages are that hold Rust which is compiled.
@@ -106,7 +157,7 @@ fn is_relative(target: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{check, check_book, check_translations};
+    use super::{check, check_book, check_inside, check_translations};
     use crate::{tidy::file, workspace};
 
     fn problems(path: &str, text: &str) -> Vec<String> {
@@ -151,6 +202,30 @@ mod tests {
     }
 
     #[test]
+    fn link_that_leaves_the_book_or_leads_to_a_folder_fails() {
+        let inside =
+            "[a](#a) [b](../faq.md#x) [c](../images/overview.png) [d](https://example.org) [e](./dashboard.md)";
+        let outside = "[a](../../SECURITY.md) [b](../adr) [c](../../../x.md) [d](../adr/) [e](/docs/faq.md)";
+        let pages = [file("docs/guides/a.md", &format!("{inside}\n{outside}\n")), file("README.md", "[a](docs/adr)")];
+        let leaves = |target: &str| {
+            format!("docs/guides/a.md:2: the link to `{target}` leaves the book: name the file without a link")
+        };
+        let folder = |target: &str| {
+            format!("docs/guides/a.md:2: the link to `{target}` leads to a folder, for which the book has no page")
+        };
+        assert_eq!(
+            check_inside(&pages, &workspace::root()).problems(),
+            [
+                leaves("../../SECURITY.md"),
+                folder("../adr"),
+                leaves("../../../x.md"),
+                folder("../adr/"),
+                leaves("/docs/faq.md")
+            ]
+        );
+    }
+
+    #[test]
     fn translation_with_another_command_or_without_an_original_fails() {
         let page = |path: &str, command: &str| file(path, &format!("```sh\n{command}  # words\n```\n"));
         let pages = [
@@ -182,5 +257,6 @@ mod tests {
     #[test]
     fn no_document_at_all_fails() {
         assert!(!check(&[], &workspace::root()).is_clean() && !check_book(&[], &[]).is_clean());
+        assert!(!check_inside(&[], &workspace::root()).is_clean());
     }
 }

@@ -14,7 +14,7 @@ use super::{
     readiness::{ConsumerReadiness, State},
     session::{Session, SessionEnd},
     settings::{ConsumerSettings, InvalidConsumerSettings},
-    store::Store,
+    store::{Store, names},
     work::Worker,
 };
 
@@ -22,6 +22,9 @@ use super::{
 pub struct ConsumerParts {
     /// The use case with its handler.
     pub handler: Arc<dyn HandleMessage>,
+    /// Further ones that hear the messages of the same queue. Each has a name of its own, and with it an inbox, tries and
+    /// parked aggregates of its own.
+    pub others: Vec<Arc<dyn HandleMessage>>,
     /// The record of parked aggregates.
     pub parking: Arc<dyn ParkingPort>,
     /// Delays and lag.
@@ -34,11 +37,13 @@ pub struct ConsumerParts {
 
 impl fmt::Debug for ConsumerParts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ConsumerParts").field("consumer", self.handler.consumer()).finish_non_exhaustive()
+        let others: Vec<_> = self.others.iter().map(|handler| handler.consumer()).collect();
+        let mut parts = f.debug_struct("ConsumerParts");
+        parts.field("consumer", self.handler.consumer()).field("others", &others).finish_non_exhaustive()
     }
 }
 
-/// Consumes one queue with one handler.
+/// Consumes one queue with one handler or several, one after the other.
 ///
 /// # Delivery
 /// See the module's page: at least once from the broker, one effect per consumer name, in order per aggregate.
@@ -57,10 +62,13 @@ impl AmqpConsumer {
             Ok(backoff) if problems.is_empty() => backoff,
             _ => return Err(InvalidConsumerSettings { problems }),
         };
-        let ConsumerParts { handler, parking, clock, random, observer } = parts;
-        let consumer = handler.consumer().clone();
+        let ConsumerParts { handler, mut others, parking, clock, random, observer } = parts;
+        others.insert(0, handler);
+        let handlers = others;
+        let consumers: Vec<_> = handlers.iter().map(|handler| handler.consumer().clone()).collect();
+        let consumer = names(&consumers);
         let store = Store::new(
-            consumer.clone(),
+            consumers,
             parking,
             Arc::clone(&clock),
             Arc::clone(&random),
@@ -71,7 +79,7 @@ impl AmqpConsumer {
         let slots = Semaphore::new(usize::from(settings.concurrency));
         let readiness = ConsumerReadiness::new();
         let worker =
-            Worker { settings, backoff, consumer, handler, store, parker, readiness, slots, clock, random, observer };
+            Worker { settings, backoff, consumer, handlers, store, parker, readiness, slots, clock, random, observer };
         Ok(Self { worker: Arc::new(worker) })
     }
 
@@ -132,11 +140,11 @@ impl AmqpConsumer {
         tracing::info!(consumer = %worker.consumer, queue = worker.settings.queue, "consuming");
         *told = false;
         worker.readiness.set(State::Consuming);
-        worker.observe(&ConsumerSignal::Subscribed);
+        worker.observe_for_all(&ConsumerSignal::Subscribed);
         let lost = match session.consume(worker, stop).await {
             SessionEnd::Stopped => None,
             SessionEnd::Lost(reason) => {
-                worker.observe(&ConsumerSignal::SubscriptionLost);
+                worker.observe_for_all(&ConsumerSignal::SubscriptionLost);
                 Some(reason)
             }
         };

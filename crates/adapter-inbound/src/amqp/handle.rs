@@ -13,6 +13,9 @@ pub trait HandleMessage: Send + Sync {
     /// The name under which messages are recorded.
     fn consumer(&self) -> &ConsumerName;
 
+    /// Whether the message is for this consumer; if not, it is neither handed to it nor recorded for it.
+    fn listens_to(&self, message: &InboundMessage) -> bool;
+
     /// Applies the message's effect unless it was applied before.
     ///
     /// # Cancellation
@@ -27,6 +30,10 @@ pub trait HandleMessage: Send + Sync {
 impl<Tx: Send + Sync + 'static> HandleMessage for HandleMessageOnce<Tx> {
     fn consumer(&self) -> &ConsumerName {
         Self::consumer(self)
+    }
+
+    fn listens_to(&self, message: &InboundMessage) -> bool {
+        Self::listens_to(self, message)
     }
 
     async fn handle(&self, message: &InboundMessage) -> Result<Handled, HandlerError> {

@@ -7,6 +7,10 @@
 //! A message that cannot be read is parked in the same way if its headers or its body still name event and aggregate;
 //! otherwise it is parked alone and holds back nothing (ADR 12).
 //!
+//! # Several handlers
+//! Each is a consumer of its own, with an inbox, tries and parked aggregates under its name. A message goes to those that
+//! listen to it, one after the other; one that nobody listens to is acknowledged and leaves no record.
+//!
 //! # Whose fault a failure is
 //! [`retry`] says how a database that is away is told from a message that cannot be handled.
 //!

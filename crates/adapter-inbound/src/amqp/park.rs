@@ -21,6 +21,8 @@ use super::{
 const PERSISTENT: u8 = 2;
 /// What a content header frame holds besides the header table: the other properties, at most 255 bytes each, and ours.
 const FRAME_RESERVE: usize = 8 * 1024;
+/// The header that names the consumer for whom a message is parked.
+pub(super) const PARKED_BY: &str = "x-parked-by";
 /// The deepest header table that is copied.
 const MAX_TABLE_DEPTH: usize = 16;
 
@@ -180,7 +182,7 @@ fn parked_properties(delivery: &Delivery, queue: &str, note: ParkingNote<'_>, fr
     };
     insert("x-parked-cause", note.cause.as_str().to_owned());
     insert("x-parked-reason", storable(note.reason));
-    insert("x-parked-by", note.by.to_string());
+    insert(PARKED_BY, note.by.to_string());
     insert("x-parked-at", note.at.format(&Rfc3339).unwrap_or_default());
     // Unparking finds the copy by these, even when the original's headers do not fit.
     if let Some(Identity { event, aggregate_type, aggregate_id }) = note.identity {

@@ -30,20 +30,26 @@ pub(super) enum Probe {
 /// What is asked of the parking port.
 #[derive(Debug, Clone, Copy)]
 enum Question<'a> {
-    Lookup(&'a AggregateType, &'a AggregateId),
-    Park(&'a ParkedAggregate),
-    Unpark(&'a AggregateType, &'a AggregateId),
+    Lookup(&'a ConsumerName, &'a AggregateType, &'a AggregateId),
+    Park(&'a ConsumerName, &'a ParkedAggregate),
+    Unpark(&'a ConsumerName, &'a AggregateType, &'a AggregateId),
 }
 
 impl<'a> Question<'a> {
-    const fn lookup(message: &'a InboundMessage) -> Self {
-        Self::Lookup(&message.aggregate_type, &message.aggregate_id)
+    const fn lookup(consumer: &'a ConsumerName, message: &'a InboundMessage) -> Self {
+        Self::Lookup(consumer, &message.aggregate_type, &message.aggregate_id)
     }
+}
+
+/// The consumers of one queue, for a line of the log about all of them.
+pub(super) fn names(consumers: &[ConsumerName]) -> String {
+    consumers.iter().map(ConsumerName::as_str).collect::<Vec<_>>().join(", ")
 }
 
 /// Asks the parking port, waiting through any outage: one caller asks on behalf of all, the others wait their turn.
 pub(super) struct Store {
-    consumer: ConsumerName,
+    /// All who wait while the database is away.
+    consumers: Vec<ConsumerName>,
     parking: Arc<dyn ParkingPort>,
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
@@ -55,7 +61,7 @@ pub(super) struct Store {
 
 impl Store {
     pub(super) fn new(
-        consumer: ConsumerName,
+        consumers: Vec<ConsumerName>,
         parking: Arc<dyn ParkingPort>,
         clock: Arc<dyn Clock>,
         random: Arc<dyn Random>,
@@ -63,36 +69,50 @@ impl Store {
         outage: OutageSettings,
     ) -> Self {
         let (away, turn) = (AtomicBool::new(false), tokio::sync::Mutex::new(()));
-        Self { consumer, parking, clock, random, observer, outage, away, turn }
+        Self { consumers, parking, clock, random, observer, outage, away, turn }
     }
 
-    /// Why the message's aggregate is parked, if it is; the outer `None`: closing.
+    /// Why the message's aggregate is parked for the consumer, if it is; the outer `None`: closing.
     pub(super) async fn parked(
         &self,
+        consumer: &ConsumerName,
         message: &InboundMessage,
         closing: &CancellationToken,
     ) -> Option<Option<ParkedAggregate>> {
-        self.through(Question::lookup(message), closing).await
+        self.through(Question::lookup(consumer, message), closing).await
     }
 
-    /// Marks an aggregate; `None`: closing.
-    pub(super) async fn park(&self, parked: &ParkedAggregate, closing: &CancellationToken) -> Option<()> {
-        self.through(Question::Park(parked), closing).await.map(|_| ())
+    /// Marks an aggregate for the consumer; `None`: closing.
+    pub(super) async fn park(
+        &self,
+        consumer: &ConsumerName,
+        parked: &ParkedAggregate,
+        closing: &CancellationToken,
+    ) -> Option<()> {
+        self.through(Question::Park(consumer, parked), closing).await.map(|_| ())
     }
 
-    /// Lifts a mark, if there is one; `None`: closing.
+    /// Lifts the marks of all consumers, as far as there are any; `None`: closing.
     pub(super) async fn unpark(
         &self,
         aggregate_type: &AggregateType,
         aggregate_id: &AggregateId,
         closing: &CancellationToken,
     ) -> Option<()> {
-        self.through(Question::Unpark(aggregate_type, aggregate_id), closing).await.map(|_| ())
+        for consumer in &self.consumers {
+            self.through(Question::Unpark(consumer, aggregate_type, aggregate_id), closing).await?;
+        }
+        Some(())
     }
 
     /// Finds out whether the database is away, and waits until it is not; `None`: closing.
-    pub(super) async fn probe(&self, message: &InboundMessage, closing: &CancellationToken) -> Option<Probe> {
-        let question = Question::lookup(message);
+    pub(super) async fn probe(
+        &self,
+        consumer: &ConsumerName,
+        message: &InboundMessage,
+        closing: &CancellationToken,
+    ) -> Option<Probe> {
+        let question = Question::lookup(consumer, message);
         if !self.is_away() {
             match self.ask(question).await {
                 Ok(_) => return Some(Probe::Works),
@@ -104,12 +124,12 @@ impl Store {
 
     async fn ask(&self, question: Question<'_>) -> Result<Option<ParkedAggregate>, StoreError> {
         match question {
-            Question::Lookup(aggregate_type, aggregate_id) => {
-                self.parking.parked(&self.consumer, aggregate_type, aggregate_id).await
+            Question::Lookup(consumer, aggregate_type, aggregate_id) => {
+                self.parking.parked(consumer, aggregate_type, aggregate_id).await
             }
-            Question::Park(parked) => self.parking.park(&self.consumer, parked).await.map(|()| None),
-            Question::Unpark(aggregate_type, aggregate_id) => {
-                self.parking.unpark(&self.consumer, aggregate_type, aggregate_id).await.map(|_| None)
+            Question::Park(consumer, parked) => self.parking.park(consumer, parked).await.map(|()| None),
+            Question::Unpark(consumer, aggregate_type, aggregate_id) => {
+                self.parking.unpark(consumer, aggregate_type, aggregate_id).await.map(|_| None)
             }
         }
     }
@@ -145,15 +165,22 @@ impl Store {
     fn went_away(&self, error: &StoreError) {
         if !self.away.swap(true, Ordering::AcqRel) {
             let reason = with_causes(error);
-            tracing::warn!(consumer = %self.consumer, reason, "the database is away; nothing is consumed until it is back");
-            self.observer.observe(&self.consumer, &ConsumerSignal::StoreUnavailable);
+            let consumer = names(&self.consumers);
+            tracing::warn!(consumer, reason, "the database is away; nothing is consumed until it is back");
+            self.observe(&ConsumerSignal::StoreUnavailable);
         }
     }
 
     fn came_back(&self) {
         if self.away.swap(false, Ordering::AcqRel) {
-            tracing::info!(consumer = %self.consumer, "the database is back");
-            self.observer.observe(&self.consumer, &ConsumerSignal::StoreAvailable);
+            tracing::info!(consumer = names(&self.consumers), "the database is back");
+            self.observe(&ConsumerSignal::StoreAvailable);
+        }
+    }
+
+    fn observe(&self, signal: &ConsumerSignal) {
+        for consumer in &self.consumers {
+            self.observer.observe(consumer, signal);
         }
     }
 }

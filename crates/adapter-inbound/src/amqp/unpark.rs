@@ -4,6 +4,9 @@
 //! lane: while the consumer handles it, no other message of the aggregate is handled or parked. The consumer takes the
 //! parked messages in order straight from the parking queue and lifts the mark after the last one; nothing can overtake.
 //! If one fails again, it and those behind it stay parked, and so does the mark.
+//!
+//! Of several handlers of the queue, a parked message is handed to the one for whom it was parked. One that was parked for
+//! somebody who is not here, under an earlier name perhaps, is handed to all: the inbox keeps a second effect away.
 
 use application_core::{
     outbox::{AggregateId, AggregateType, EventId},
@@ -22,7 +25,7 @@ use super::{
     connection::{AmqpError, Purpose, channel, connect, within},
     decode::{Identity, decode},
     observer::ConsumerSignal,
-    park::{close, publish_to_queue, short},
+    park::{PARKED_BY, close, publish_to_queue, short},
     pauses::{Pauses, sleep},
     settings::ConsumerSettings,
     work::{Ending, Worker},
@@ -128,9 +131,9 @@ impl UnparkRequestPort for AmqpUnparkRequests {
 
 /// How one pass over the parking queue ended.
 enum Pass {
-    /// Every parked message of the aggregate was handled.
+    /// Every parked message of the aggregate was handled; how many by which handler, in their order.
     Emptied {
-        messages: u32,
+        messages: Vec<u32>,
     },
     /// One could not be handled; it is still parked.
     Stuck {
@@ -149,8 +152,11 @@ impl Worker {
             match self.pass(request, closing).await {
                 Ok(Pass::Emptied { messages }) => {
                     self.store.unpark(aggregate_type, aggregate_id, closing).await?;
-                    tracing::info!(consumer = %self.consumer, %aggregate_type, %aggregate_id, messages, "an aggregate was unparked");
-                    self.observe(&ConsumerSignal::Unparked { messages });
+                    let all: u32 = messages.iter().sum();
+                    tracing::info!(consumer = %self.consumer, %aggregate_type, %aggregate_id, messages = all, "an aggregate was unparked");
+                    for (handler, messages) in self.handlers.iter().zip(messages) {
+                        self.observer.observe(handler.consumer(), &ConsumerSignal::Unparked { messages });
+                    }
                     return Some(());
                 }
                 Ok(Pass::Stuck { event, reason }) => {
@@ -189,7 +195,7 @@ impl Worker {
         closing: &CancellationToken,
     ) -> Result<Pass, AmqpError> {
         let limit = self.settings.connect_timeout;
-        let mut messages = 0;
+        let mut messages = vec![0; self.handlers.len()];
         loop {
             let getting = channel.basic_get(short(&self.settings.parking_queue), BasicGetOptions::default());
             let Some(parked) = within(limit, "reading the parking queue", getting).await? else { break };
@@ -205,7 +211,7 @@ impl Worker {
         &self,
         parked: &BasicGetMessage,
         request: &UnparkRequest,
-        messages: &mut u32,
+        messages: &mut [u32],
         closing: &CancellationToken,
     ) -> Result<Option<Pass>, AmqpError> {
         let delivery = &parked.delivery;
@@ -226,16 +232,31 @@ impl Worker {
                 Ok(message) => message,
                 Err(error) => return Ok(Some(Pass::Stuck { event, reason: with_causes(&error) })),
             };
-            match self.tries(&message, closing).await {
-                None => return Ok(Some(Pass::Closing)),
-                Some(Ending::GivenUp { reason, .. }) => return Ok(Some(Pass::Stuck { event, reason })),
-                Some(Ending::Handled) => *messages += 1,
+            let by = parked_by(&delivery.properties);
+            let is_here = self.handlers.iter().any(|handler| by == Some(handler.consumer().as_str()));
+            for (handler, handled) in self.handlers.iter().zip(messages) {
+                if is_here && by != Some(handler.consumer().as_str()) || !handler.listens_to(&message) {
+                    continue;
+                }
+                match self.tries(&**handler, &message, closing).await {
+                    None => return Ok(Some(Pass::Closing)),
+                    Some(Ending::GivenUp { reason, .. }) => return Ok(Some(Pass::Stuck { event, reason })),
+                    Some(Ending::Handled) => *handled += 1,
+                }
             }
         }
         let acknowledging = delivery.acker.ack(BasicAckOptions::default());
         let limit = self.settings.connect_timeout;
         within(limit, "acknowledging a parked message", acknowledging).await?;
         Ok(None)
+    }
+}
+
+/// For whom a message was parked.
+fn parked_by(properties: &BasicProperties) -> Option<&str> {
+    match properties.headers().as_ref()?.inner().get(PARKED_BY)? {
+        AMQPValue::LongString(text) => std::str::from_utf8(text.as_bytes()).ok(),
+        _ => None,
     }
 }
 

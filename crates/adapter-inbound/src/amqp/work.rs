@@ -48,8 +48,10 @@ pub(super) enum Ending {
 pub(super) struct Worker {
     pub(super) settings: ConsumerSettings,
     pub(super) backoff: OutboxBackoffPolicy,
-    pub(super) consumer: ConsumerName,
-    pub(super) handler: Arc<dyn HandleMessage>,
+    /// The handlers' names, for lines of the log about all of them.
+    pub(super) consumer: String,
+    /// At least one; each name once.
+    pub(super) handlers: Vec<Arc<dyn HandleMessage>>,
     pub(super) store: Store,
     pub(super) parker: Parker,
     pub(super) readiness: ConsumerReadiness,
@@ -68,18 +70,54 @@ impl Worker {
             Incoming::Message(message) => self.message(&delivery, &message, closing).await,
             Incoming::Unpark(request) => self.unpark(&request, closing).await,
             Incoming::Undecodable { error, identity } => {
-                let given_up = (ParkCause::Undecodable, with_causes(&error));
-                self.give_up(&delivery, identity.as_ref(), given_up, closing).await
+                self.undecodable(&delivery, &with_causes(&error), identity.as_ref(), closing).await
             }
         };
         // `Ok(false)`: the channel is gone, and the broker delivers the message again.
         ended.is_some() && matches!(delivery.acker.ack(BasicAckOptions::default()).await, Ok(true))
     }
 
+    /// Nobody can say whom a message is for that cannot be read. Once it is known which one it is, it is parked for all.
+    async fn undecodable(
+        &self,
+        delivery: &Delivery,
+        reason: &str,
+        identity: Option<&Identity>,
+        closing: &CancellationToken,
+    ) -> Option<()> {
+        let told = if identity.is_some() { self.handlers.len() } else { 1 };
+        for handler in self.handlers.iter().take(told) {
+            let given_up = (ParkCause::Undecodable, reason.to_owned());
+            self.give_up(handler.consumer(), delivery, identity, given_up, closing).await?;
+        }
+        Some(())
+    }
+
+    /// Hands a message to each handler that listens to it; what one does with it is nothing to the others.
     async fn message(&self, delivery: &Delivery, message: &InboundMessage, closing: &CancellationToken) -> Option<()> {
-        let identity = message.into();
+        let mut heard = false;
+        for handler in &self.handlers {
+            if handler.listens_to(message) {
+                heard = true;
+                self.hand_over(&**handler, delivery, message, closing).await?;
+            }
+        }
+        if !heard {
+            tracing::debug!(event.id = %message.id, event.r#type = %message.event_type, "no handler listens to it");
+        }
+        Some(())
+    }
+
+    async fn hand_over(
+        &self,
+        handler: &dyn HandleMessage,
+        delivery: &Delivery,
+        message: &InboundMessage,
+        closing: &CancellationToken,
+    ) -> Option<()> {
+        let (consumer, identity) = (handler.consumer(), message.into());
         if !self.settings.unordered
-            && let Some(parked) = self.store.parked(message, closing).await?
+            && let Some(parked) = self.store.parked(consumer, message, closing).await?
         {
             // Its own mark: an earlier delivery of it ended after the mark and before its acknowledgement.
             let (cause, reason) = if parked.event == message.id {
@@ -87,12 +125,12 @@ impl Worker {
             } else {
                 (ParkCause::BehindAnother, format!("event {} of the same aggregate is parked", parked.event))
             };
-            return self.park(delivery, Some(&identity), (cause, &reason), closing).await;
+            return self.park(consumer, delivery, Some(&identity), (cause, &reason), closing).await;
         }
-        match self.tries(message, closing).await? {
+        match self.tries(handler, message, closing).await? {
             Ending::Handled => Some(()),
             Ending::GivenUp { cause, reason } => {
-                self.give_up(delivery, Some(&identity), (cause, reason), closing).await
+                self.give_up(consumer, delivery, Some(&identity), (cause, reason), closing).await
             }
         }
     }
@@ -100,6 +138,7 @@ impl Worker {
     /// Parks a message, and its aggregate with it if that is known; `None`: closing.
     async fn give_up(
         &self,
+        consumer: &ConsumerName,
         delivery: &Delivery,
         identity: Option<&Identity>,
         (cause, reason): (ParkCause, String),
@@ -116,20 +155,25 @@ impl Worker {
                 event: *event,
                 reason: storable(&reason),
             };
-            self.store.park(&parked, closing).await?;
+            self.store.park(consumer, &parked, closing).await?;
         }
-        self.park(delivery, identity, (cause, &reason), closing).await
+        self.park(consumer, delivery, identity, (cause, &reason), closing).await
     }
 
     /// Tries a message until it is handled or given up; `None`: closing.
-    pub(super) async fn tries(&self, message: &InboundMessage, closing: &CancellationToken) -> Option<Ending> {
-        let mut tally = Tally::default();
+    pub(super) async fn tries(
+        &self,
+        handler: &dyn HandleMessage,
+        message: &InboundMessage,
+        closing: &CancellationToken,
+    ) -> Option<Ending> {
+        let (consumer, mut tally) = (handler.consumer(), Tally::default());
         loop {
-            let Some(fault) = self.one_try(message, closing).await? else { return Some(Ending::Handled) };
+            let Some(fault) = self.one_try(handler, message, closing).await? else { return Some(Ending::Handled) };
             let (tries, reason) = match fault {
                 Fault::Rejected(reason) => return Some(Ending::GivenUp { cause: ParkCause::Rejected, reason }),
                 Fault::Charged(reason) => (tally.charge(), reason),
-                Fault::Store(reason) => match self.store.probe(message, closing).await? {
+                Fault::Store(reason) => match self.store.probe(consumer, message, closing).await? {
                     Probe::WasAway => continue,
                     Probe::Works => (tally.forgive(), reason),
                 },
@@ -138,14 +182,19 @@ impl Worker {
                 return Some(Ending::GivenUp { cause: ParkCause::TriesUsedUp, reason });
             }
             let delay = self.backoff.delay(tries.max(1), &*self.random);
-            tracing::warn!(consumer = %self.consumer, event.id = %message.id, tries, ?delay, reason, "a try failed");
-            self.observe(&ConsumerSignal::Retried { tries, delay });
+            tracing::warn!(%consumer, event.id = %message.id, tries, ?delay, reason, "a try failed");
+            self.observer.observe(consumer, &ConsumerSignal::Retried { tries, delay });
             sleep(&*self.clock, delay, closing).await?;
         }
     }
 
     /// One try: `Some(None)` when the effect exists now; `None`: closing. A try that has begun is not broken off.
-    async fn one_try(&self, message: &InboundMessage, closing: &CancellationToken) -> Option<Option<Fault>> {
+    async fn one_try(
+        &self,
+        handler: &dyn HandleMessage,
+        message: &InboundMessage,
+        closing: &CancellationToken,
+    ) -> Option<Option<Fault>> {
         // The semaphore is never closed.
         let _slot = closing.run_until_cancelled(self.slots.acquire()).await?.ok()?;
         if closing.is_cancelled() {
@@ -154,7 +203,7 @@ impl Worker {
         let started = self.clock.monotonic();
         let span = tracing::info_span!(
             "inbox.handle",
-            consumer = %self.consumer,
+            consumer = %handler.consumer(),
             event.id = %message.id,
             event.r#type = %message.event_type,
             aggregate.r#type = %message.aggregate_type,
@@ -162,13 +211,13 @@ impl Worker {
             traceparent = message.headers.get("traceparent"),
         );
         let limit = self.settings.handler_timeout;
-        let handling = AssertUnwindSafe(self.handler.handle(message).instrument(span)).catch_unwind();
+        let handling = AssertUnwindSafe(handler.handle(message).instrument(span)).catch_unwind();
         match tokio::time::timeout(limit, handling).await {
             Err(_) => Some(Some(Fault::Charged(format!("the handler did not end within {limit:?}")))),
             Ok(Err(_panic)) => Some(Some(Fault::Charged("the handler panicked".to_owned()))),
             Ok(Ok(Err(error))) => Some(Some(Fault::of(&error))),
             Ok(Ok(Ok(handled))) => {
-                self.observe(&self.success(message, handled, started));
+                self.observer.observe(handler.consumer(), &self.success(message, handled, started));
                 Some(None)
             }
         }
@@ -189,6 +238,7 @@ impl Worker {
     /// Publishes a copy to the parking queue until the broker confirms it; `None`: closing.
     async fn park(
         &self,
+        consumer: &ConsumerName,
         delivery: &Delivery,
         identity: Option<&Identity>,
         (cause, reason): (ParkCause, &str),
@@ -196,7 +246,7 @@ impl Worker {
     ) -> Option<()> {
         let span = tracing::info_span!(
             "inbox.park",
-            consumer = %self.consumer,
+            %consumer,
             cause = cause.as_str(),
             event.id = identity.map(|of| tracing::field::display(of.event)),
             aggregate.r#type = identity.map(|of| of.aggregate_type.as_str()),
@@ -205,12 +255,12 @@ impl Worker {
         let parking = async {
             let mut pauses = Pauses::new(&self.settings.outage);
             loop {
-                let note = ParkingNote { cause, reason, identity, by: &self.consumer, at: self.clock.now() };
+                let note = ParkingNote { cause, reason, identity, by: consumer, at: self.clock.now() };
                 match self.parker.publish(delivery, note).await {
                     Ok(()) => {
                         tracing::warn!(reason = storable(reason), "a message was parked");
                         self.readiness.parking_works();
-                        self.observe(&ConsumerSignal::Parked { cause });
+                        self.observer.observe(consumer, &ConsumerSignal::Parked { cause });
                         return Some(());
                     }
                     Err(error) => {
@@ -220,7 +270,7 @@ impl Worker {
                         } else {
                             tracing::debug!(error, "a message still cannot be parked");
                         }
-                        self.observe(&ConsumerSignal::ParkingFailed);
+                        self.observer.observe(consumer, &ConsumerSignal::ParkingFailed);
                     }
                 }
                 sleep(&*self.clock, pauses.draw(&*self.random), closing).await?;
@@ -229,7 +279,10 @@ impl Worker {
         parking.instrument(span).await
     }
 
-    pub(super) fn observe(&self, signal: &ConsumerSignal) {
-        self.observer.observe(&self.consumer, signal);
+    /// Reports what all handlers share.
+    pub(super) fn observe_for_all(&self, signal: &ConsumerSignal) {
+        for handler in &self.handlers {
+            self.observer.observe(handler.consumer(), signal);
+        }
     }
 }

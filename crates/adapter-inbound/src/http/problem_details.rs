@@ -28,6 +28,14 @@ impl ProblemDetails {
         Self { r#type: "about:blank", title, status: status.as_u16(), detail: detail.into() }
     }
 
+    /// The same problem with a further sentence about it.
+    #[must_use]
+    pub fn and(mut self, sentence: &str) -> Self {
+        self.detail.push_str("; ");
+        self.detail.push_str(sentence);
+        self
+    }
+
     /// The HTTP status.
     #[must_use]
     pub fn status(&self) -> StatusCode {

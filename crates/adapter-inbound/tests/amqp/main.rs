@@ -4,6 +4,7 @@
 mod broker;
 mod effects;
 mod faults;
+mod handlers;
 mod order;
 mod parking;
 mod raw_frames;

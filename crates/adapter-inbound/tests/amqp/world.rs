@@ -7,7 +7,8 @@ use std::{
 };
 
 use adapter_inbound::amqp::{
-    AmqpConsumer, ConsumerObserver, ConsumerParts, ConsumerSettings, ConsumerSignal, OutageSettings, RetrySettings,
+    AmqpConsumer, ConsumerObserver, ConsumerParts, ConsumerSettings, ConsumerSignal, HandleMessage, OutageSettings,
+    RetrySettings,
 };
 use application_core::{
     inbox::{InboundMessage, ParkedAggregate},
@@ -29,9 +30,14 @@ use uuid::Uuid;
 use crate::broker::{Broker, QueueType, ends, eventually};
 
 pub(crate) const CONSUMER: &str = "projection";
+/// A second handler of the same queue, in tests that have one.
+pub(crate) const OTHER: &str = "mailing";
 
 /// What the handler does with one delivery; the second argument counts the tries of this message, from 1.
 type Script = dyn Fn(&str, i64, u32) -> Step + Send + Sync;
+
+/// Which messages a handler listens to.
+type Hears = fn(&str, i64) -> bool;
 
 pub(crate) enum Step {
     Apply,
@@ -71,7 +77,7 @@ impl Gate {
 pub(crate) struct Journal {
     effects: Mutex<Vec<(String, i64)>>,
     tries: Mutex<HashMap<(String, i64), u32>>,
-    signals: Mutex<Vec<ConsumerSignal>>,
+    signals: Mutex<Vec<(String, ConsumerSignal)>>,
 }
 
 impl Journal {
@@ -89,24 +95,34 @@ impl Journal {
     }
 
     pub(crate) fn count(&self, matches: impl Fn(&ConsumerSignal) -> bool) -> usize {
-        self.signals.lock().unwrap().iter().filter(|signal| matches(signal)).count()
+        self.count_for(CONSUMER, matches)
+    }
+
+    /// The signals of one of the handlers.
+    pub(crate) fn count_for(&self, consumer: &str, matches: impl Fn(&ConsumerSignal) -> bool) -> usize {
+        self.signals.lock().unwrap().iter().filter(|(of, signal)| of == consumer && matches(signal)).count()
     }
 }
 
 impl ConsumerObserver for Journal {
     fn observe(&self, consumer: &ConsumerName, signal: &ConsumerSignal) {
-        assert_eq!(consumer.as_str(), CONSUMER);
-        self.signals.lock().unwrap().push(*signal);
+        assert!([CONSUMER, OTHER].contains(&consumer.as_str()), "{consumer}");
+        self.signals.lock().unwrap().push((consumer.to_string(), *signal));
     }
 }
 
 struct Scripted {
     script: Arc<Script>,
     journal: Arc<Journal>,
+    hears: Hears,
 }
 
 #[async_trait]
 impl MessageHandler<InMemoryTransaction> for Scripted {
+    fn listens_to(&self, message: &InboundMessage) -> bool {
+        (self.hears)(message.aggregate_id.as_str(), message.sequence.0)
+    }
+
     async fn handle(
         &self,
         transaction: &mut Transaction<InMemoryTransaction>,
@@ -141,6 +157,8 @@ pub(crate) struct World {
     pub(crate) clock: Arc<FakeClock>,
     pub(crate) journal: Arc<Journal>,
     pub(crate) settings: ConsumerSettings,
+    /// What the handler listens to: everything, unless a test says otherwise.
+    pub(crate) hears: Hears,
     script: Arc<Script>,
 }
 
@@ -187,24 +205,40 @@ impl World {
             ..ConsumerSettings::default()
         };
         let inbox = InMemoryOutbox::new(Arc::clone(&clock) as Arc<dyn Clock>);
-        Self { broker, inbox, clock, journal: Arc::default(), settings, script: Arc::new(script) }
+        Self { broker, inbox, clock, journal: Arc::default(), settings, hears: |_, _| true, script: Arc::new(script) }
     }
 
     /// Starts a consumer; the clock stands still, so that a wait for another try never ends by itself.
     pub(crate) fn start(&self) -> Running {
+        self.start_with(Vec::new())
+    }
+
+    /// A handler beside that of the world, with effects of its own.
+    pub(crate) fn other(
+        &self,
+        hears: Hears,
+        script: impl Fn(&str, i64, u32) -> Step + Send + Sync + 'static,
+    ) -> (Arc<dyn HandleMessage>, Arc<Journal>) {
+        let journal = Arc::<Journal>::default();
+        let handler = Scripted { script: Arc::new(script), journal: Arc::clone(&journal), hears };
+        (self.once(OTHER, handler), journal)
+    }
+
+    fn once(&self, name: &'static str, handler: Scripted) -> Arc<dyn HandleMessage> {
         let mut wakeup = MockWakeupPort::new();
         wakeup.expect_wake().return_const(());
         let transactional =
             Transactional::new(Arc::new(self.inbox.unit_of_work()), Arc::new(self.inbox.clone()), Arc::new(wakeup));
-        let handler = Scripted { script: Arc::clone(&self.script), journal: Arc::clone(&self.journal) };
-        let handler = HandleMessageOnce::new(
-            Arc::new(transactional),
-            Arc::new(self.inbox.clone()),
-            ConsumerName::new(CONSUMER),
-            Arc::new(handler),
-        );
+        let (inbox, name) = (Arc::new(self.inbox.clone()), ConsumerName::new(name));
+        Arc::new(HandleMessageOnce::new(Arc::new(transactional), inbox, name, Arc::new(handler)))
+    }
+
+    /// As `start`, with further handlers.
+    pub(crate) fn start_with(&self, others: Vec<Arc<dyn HandleMessage>>) -> Running {
+        let (script, journal) = (Arc::clone(&self.script), Arc::clone(&self.journal));
         let parts = ConsumerParts {
-            handler: Arc::new(handler),
+            handler: self.once(CONSUMER, Scripted { script, journal, hears: self.hears }),
+            others,
             parking: Arc::new(self.inbox.clone()),
             clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
             random: Arc::new(SeededRandom::default()),
@@ -234,7 +268,12 @@ impl World {
 
     /// The mark of an aggregate.
     pub(crate) async fn mark(&self, aggregate: &str) -> Option<ParkedAggregate> {
-        let (consumer, kind) = (ConsumerName::new(CONSUMER), AggregateType::from_stored("work-log"));
+        self.mark_for(CONSUMER, aggregate).await
+    }
+
+    /// The mark of an aggregate for one of the handlers.
+    pub(crate) async fn mark_for(&self, consumer: &'static str, aggregate: &str) -> Option<ParkedAggregate> {
+        let (consumer, kind) = (ConsumerName::new(consumer), AggregateType::from_stored("work-log"));
         self.inbox.parked(&consumer, &kind, &AggregateId::from_stored(aggregate)).await.unwrap()
     }
 

@@ -60,6 +60,11 @@ impl OutboxOperationsPort for OutboxEventRepository {
         self.page(filter).await
     }
 
+    async fn published_gone_until(&self) -> Result<Option<OffsetDateTime>, StoreError> {
+        let rows = run(&self.database, &Statement::fixed(GONE_UNTIL)).await?;
+        rows.first().map(|row| row.try_get(0)).transpose().map_err(|error| self.unreadable(&error))
+    }
+
     async fn blocked(&self, limit: u32) -> Result<Vec<BlockedAggregate>, StoreError> {
         let looked_at = u32::try_from(OutboxStatistics::COUNT_LIMIT).unwrap_or(u32::MAX);
         let arguments = Arguments::new().int(looked_at).int(limit.min(MOST_LISTED)).int(BlockedAggregate::DEEPEST);
@@ -89,7 +94,8 @@ pub(super) fn attributed(arguments: Arguments, by: &Attribution) -> Arguments {
 }
 
 impl OutboxEventRepository {
-    /// Builds all lanes anew from the open events, with the relays stopped (rule R30); returns the number of lanes.
+    /// Builds all lanes anew from the open events, with the relays stopped (rule R30), unless they are as these say; returns
+    /// the number of lanes that were touched.
     ///
     /// # Errors
     /// [`StoreError::Refused`] while a relay holds a lease.
@@ -136,6 +142,8 @@ impl OutboxEventRepository {
         from_sqlx(error, self.database.limits().statement)
     }
 }
+
+const GONE_UNTIL: &str = "SELECT gone_until FROM outbox_retention";
 
 /// One more than are listed, to know whether there are more.
 const PROBLEMS: &str = "SELECT problem, lane, head FROM outbox_doctor ORDER BY lane LIMIT 1001";

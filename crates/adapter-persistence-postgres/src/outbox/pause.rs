@@ -51,14 +51,16 @@ impl OutboxEventRepository {
     /// # Cancellation
     /// What is woken stays so. The pause is listed without having an effect, and the next resume goes on.
     async fn wake_parked(&self, scope: &PauseScope) -> Result<(), StoreError> {
-        let mut after = None;
+        let (mut after, mut looked_at) = (None, 0_u64);
         loop {
+            tracing::info!(lanes = looked_at, "lanes that a pause has held back are being woken");
             let arguments = Arguments::new().text(stored(scope)).optional_bigint(after).int(LANES_AT_ONCE);
             let row = run_for_row(&self.database, &arguments.call("outbox_wake_parked", "*")).await?;
             after = row.try_get(0).map_err(|error| from_sqlx(&error, self.database.limits().statement))?;
             if after.is_none() {
                 return Ok(());
             }
+            looked_at += u64::from(LANES_AT_ONCE);
         }
     }
 }

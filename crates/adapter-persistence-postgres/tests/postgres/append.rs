@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use adapter_persistence_postgres::DatabaseSettings;
+use adapter_persistence_postgres::{DatabaseSettings, DriverError};
 use application_core::{
     outbox::{ClaimRequest, ClaimScope, EventField, EventHeaders, EventId, InvalidEvent, NewOutboxEvent, bounds},
     ports::{OutboxAppendError, OutboxAppendPort, OutboxOperationsPort, OutboxStorePort, StoreError, UnitOfWork},
@@ -15,6 +15,7 @@ use proptest::{
 };
 use sea_orm::ConnectionTrait;
 use sqlx::Row;
+use tokio::sync::Barrier;
 
 use super::support::{Fixture, Sql, event, events, fresh_id, ids, request};
 
@@ -226,6 +227,63 @@ async fn two_transactions_that_append_to_the_same_aggregates_in_opposite_order_d
         append.await.expect("no deadlock");
     }
     assert_eq!(fixture.claim().await.ids().len(), 120);
+}
+
+/// One event a call: the lanes are locked in the order of the calls, and not in their own.
+async fn append_call_by_call(
+    fixture: &Fixture,
+    events: &[NewOutboxEvent; 2],
+    first_lane_is_held: &Barrier,
+) -> Result<(), OutboxAppendError> {
+    let mut tx = fixture.work.begin().await?;
+    fixture.events.append(&mut tx, &events[..1]).await?;
+    first_lane_is_held.wait().await;
+    fixture.events.append(&mut tx, &events[1..]).await?;
+    Ok(fixture.work.commit(tx).await?)
+}
+
+/// Case P49: a deadlock that happens.
+#[tokio::test]
+async fn of_two_transactions_that_wait_for_each_others_lanes_one_is_to_be_tried_again_and_then_both_are_complete() {
+    let fixture = Fixture::with("circle", |settings| {
+        // Nobody gives up before the server has found the circle, which it looks for after a second of waiting.
+        settings.lock_timeout = Duration::from_secs(30);
+        settings.transaction_statement_timeout = Duration::from_secs(40);
+    })
+    .await;
+    let mut committed: BTreeMap<String, Vec<EventId>> = BTreeMap::new();
+    // Lanes that are new are waited for in another way than those that are there: it takes both rounds.
+    for _ in 0..2 {
+        let [one, other] = [["a", "b"], ["b", "a"]].map(|names| names.map(event));
+        let both_hold_one = Barrier::new(2);
+        let outcomes = tokio::join!(
+            append_call_by_call(&fixture, &one, &both_hold_one),
+            append_call_by_call(&fixture, &other, &both_hold_one),
+        );
+        let (won, lost, error) = match outcomes {
+            (Ok(()), Err(error)) => (one, other, error),
+            (Err(error), Ok(())) => (other, one, error),
+            both => panic!("one of two ends the other's wait: {both:?}"),
+        };
+        let OutboxAppendError::Store { source: conflict @ StoreError::Conflict { source } } = &error else {
+            panic!("{error:?}");
+        };
+        assert_eq!(source.downcast_ref::<DriverError>().and_then(DriverError::sqlstate), Some("40P01"));
+        assert!(conflict.is_transient());
+        append_call_by_call(&fixture, &lost, &Barrier::new(1)).await.expect("the second try");
+        for event in won.iter().chain(&lost) {
+            committed.entry(event.aggregate_id().to_string()).or_default().push(event.id());
+        }
+    }
+    let claimed: BTreeMap<String, Vec<EventId>> = fixture
+        .claim()
+        .await
+        .runs
+        .iter()
+        .map(|run| (run.events[0].aggregate_id.to_string(), run.events.iter().map(|event| event.id).collect()))
+        .collect();
+    assert_eq!(claimed, committed, "each event once, those of an aggregate in the order of the commits");
+    fixture.assert_lanes_are_sound().await;
 }
 
 #[tokio::test]

@@ -256,15 +256,6 @@ async fn a_transaction_that_waits_too_long_for_its_client_is_ended_by_the_server
 }
 
 #[tokio::test]
-async fn everything_works_without_session_settings_and_prepared_statements() {
-    let fixture = Fixture::with("pooler", |settings| settings.pgbouncer = true).await;
-    fixture.append(&events("a", 2)).await;
-    let claim = fixture.claim().await;
-    let settled = fixture.store.acknowledge(claim.token, &claim.confirmed()).await.expect("settled");
-    assert_eq!(settled.events, 2);
-}
-
-#[tokio::test]
 async fn a_closed_pool_says_that_the_database_cannot_be_reached() {
     let fixture = Fixture::new("closed").await;
     let database: Database = fixture.database.clone();

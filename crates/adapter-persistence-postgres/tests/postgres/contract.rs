@@ -92,6 +92,7 @@ impl OutboxHarness for OnPostgres {
             ("outbox_leader", &["expires_at"]),
             ("outbox_pause", &["paused_at"]),
             ("outbox_relay", &["started_at", "seen_at"]),
+            ("outbox_retention", &["gone_until"]),
             ("outbox_inbox", &["processed_at"]),
             ("outbox_inbox_parked", &["parked_at"]),
         ];

@@ -78,11 +78,27 @@ async fn what_is_asked_of_parked_messages_is_recorded_with_aggregate_and_event()
     let inbox = PostgresInbox::new(fixture.database.clone());
     let kind = AggregateType::try_new("order").expect("valid");
     let (aggregate, given_up) = (AggregateId::try_new("it's 42").expect("valid"), fresh_id());
-    inbox.record_unpark(&kind, &aggregate, None, &tester()).await.expect("recorded");
-    inbox.record_unpark(&kind, &aggregate, Some(given_up), &tester()).await.expect("recorded");
+    let ask = async |discard, unordered| {
+        inbox.record_unpark(&kind, &aggregate, discard, unordered, &tester()).await.expect("recorded")
+    };
+    assert_eq!(ask(None, false).await, 0, "nothing is parked, so this leaves no record");
+    for consumer in ["c", "d"] {
+        let (aggregate_type, aggregate_id) = (kind.clone(), aggregate.clone());
+        let parked = ParkedAggregate { aggregate_type, aggregate_id, event: given_up, reason: "broken".to_owned() };
+        inbox.park(&ConsumerName::new(consumer), &parked).await.expect("parked");
+    }
+    assert_eq!(ask(None, false).await, 2);
+    for consumer in ["c", "d"] {
+        assert!(inbox.unpark(&ConsumerName::new(consumer), &kind, &aggregate).await.expect("unparked"));
+    }
+    assert_eq!(
+        (ask(None, false).await, ask(Some(given_up), true).await),
+        (0, 1),
+        "an unordered consumer marks nothing"
+    );
     let audit = fixture.events.audit(None, 10).await.expect("read");
     let seen: Vec<_> = audit.iter().rev().map(|e| (e.action.as_str(), &e.events[..], e.affected)).collect();
-    assert_eq!(seen, [("unpark", &[][..], 1), ("discard_parked", &[given_up][..], 1)]);
+    assert_eq!(seen, [("unpark", &[][..], 2), ("discard_parked", &[given_up][..], 1)]);
     let of = |e: &AuditEntry| (e.aggregate_type.clone(), e.aggregate_id.clone(), e.by.clone());
     let expected = (Some("order".to_owned()), Some("it's 42".to_owned()), tester());
     assert!(audit.iter().all(|e| of(e) == expected), "{audit:?}");

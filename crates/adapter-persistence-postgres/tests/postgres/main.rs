@@ -13,6 +13,7 @@ mod maintenance;
 mod many_dead;
 mod migrate;
 mod operate;
+mod pooler;
 mod readiness;
 mod roles;
 mod search_path;

@@ -195,9 +195,39 @@ async fn lanes_can_be_rebuilt_and_forget_no_event_and_no_block() {
     assert_ne!(fixture.events.examine_lanes().await.expect("examined"), []);
     assert_eq!(fixture.events.repair_lanes(&tester()).await.expect("repaired"), 2);
     fixture.assert_lanes_are_sound().await;
+    assert_eq!(fixture.events.repair_lanes(&tester()).await.expect("repaired"), 0, "a second one touches none");
     assert_eq!(fixture.claim().await.ids(), ids(&b));
     assert!(fixture.events.requeue(head).await.expect("asked"));
     assert_eq!(fixture.claim().await.ids(), ids(&a));
+}
+
+#[tokio::test]
+async fn a_repair_mends_each_way_to_be_wrong_and_a_second_one_touches_no_lane_and_leaves_no_record() {
+    let fixture = Fixture::new("wrong").await;
+    fixture.append(&[event("a"), event("b")]).await;
+    let mut sql = fixture.sql().await;
+    let repair = async || fixture.events.repair_lanes(&tester()).await.expect("repaired");
+    assert_eq!(repair().await, 0);
+    for (wrong, lanes) in [
+        ("DELETE FROM outbox_lane WHERE lane = (SELECT min(lane) FROM outbox_lane)", 2),
+        ("UPDATE outbox_lane SET floor = floor + 10", 2),
+        ("UPDATE outbox_lane SET due_at = NULL", 2),
+        ("UPDATE outbox_lane SET due_at = statement_timestamp() + interval '1 day'", 2),
+        (
+            "UPDATE outbox_lane SET due_at = NULL; \
+             INSERT INTO outbox_lane (lane, floor, due_at) VALUES (7, 1, statement_timestamp())",
+            3,
+        ),
+    ] {
+        sql.execute(wrong).await;
+        assert_eq!((repair().await, repair().await), (lanes, 0), "{wrong}");
+        fixture.assert_lanes_are_sound().await;
+    }
+    let order = PauseScope::Type(AggregateType::try_new("order").expect("valid"));
+    assert!(fixture.events.pause(&order, &tester()).await.expect("asked"));
+    assert!(fixture.claim().await.runs.is_empty());
+    assert_eq!(repair().await, 0, "what a pause has parked is right");
+    assert_eq!(sql.one::<i64>("SELECT count(*) FROM outbox_audit WHERE action = 'repair'").await, 5);
 }
 
 #[tokio::test]

@@ -488,6 +488,7 @@ async fn an_operator_acts_by_what_leaves_a_record_and_by_nothing_else() {
     let everything = PauseScope::Everything;
     assert!(operator.events.pause(&everything, &tester()).await.expect("acted"));
     assert!(operator.events.resume(&everything, &tester()).await.expect("acted"));
+    fixture.sql().await.execute("DELETE FROM outbox_lane").await;
     assert_eq!(operator.events.repair_lanes(&tester()).await.expect("acted"), 1);
     assert_eq!(operator.reaper.purge(SettledHistory::Resolved, Duration::ZERO, 10, &tester()).await.expect("acted"), 1);
     let audit = operator.events.audit(None, 10).await.expect("read");
@@ -499,7 +500,10 @@ async fn an_operator_acts_by_what_leaves_a_record_and_by_nothing_else() {
     fixture.sql().await.execute(&format!("INSERT INTO outbox_inbox (consumer, event_id) VALUES ('c', '{sent}')")).await;
     assert_eq!(operator.inbox.forget(&name, &[sent], &tester()).await.expect("forgotten"), 1);
     let (kind, aggregate) = (AggregateType::from_stored("order"), AggregateId::from_stored("a"));
-    operator.inbox.record_unpark(&kind, &aggregate, None, &tester()).await.expect("recorded");
+    let mark = format!("INSERT INTO outbox_inbox_parked VALUES ('d', 'order', 'a', '{sent}', 'broken')");
+    fixture.sql().await.execute(&mark).await;
+    let recorded = operator.inbox.record_unpark(&kind, &aggregate, None, false, &tester()).await;
+    assert_eq!(recorded.expect("recorded"), 1);
     let audit = operator.events.audit(None, 2).await.expect("read");
     let actions: Vec<_> = audit.iter().rev().map(|entry| entry.action.as_str()).collect();
     assert_eq!(actions, ["forget", "unpark"]);

@@ -1,8 +1,9 @@
 //! A database for each test, events to put into it, and waiting for a condition.
 
 use std::{
+    io::Write,
     sync::{
-        Arc,
+        Arc, Once,
         atomic::{AtomicU64, Ordering},
     },
     time::{Duration, Instant},
@@ -16,6 +17,7 @@ use application_core::{
     outbox::{ClaimRequest, ClaimScope, ConfirmedRun, EventId, HolderName, LeaseToken, NewOutboxEvent, Run},
     ports::{OutboxAppendError, OutboxAppendPort, OutboxStorePort, UnitOfWork},
 };
+use secrecy::ExposeSecret;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row, postgres::PgRow};
 use test_support::servers::{self, TestDatabase};
 use uuid::Uuid;
@@ -40,7 +42,7 @@ pub(crate) fn settings_for(url: &str) -> DatabaseSettings {
     settings.pool.acquire_timeout = Duration::from_secs(20);
     settings.statement_timeout = Duration::from_secs(10);
     "adapter test".clone_into(&mut settings.application_name);
-    // The whole suite goes through a pooler if `test-servers run --pgbouncer` put one before the server (case P46).
+    // Everything goes through a pooler if `test-servers run --pgbouncer` put one before the server (case P46).
     if let Some(pooler) = test_support::servers::env::pgbouncer_url() {
         settings.direct_url = Some(settings.url);
         settings.url = through(&pooler, url).into();
@@ -53,6 +55,33 @@ fn through(pooler: &str, url: &str) -> String {
     let mut through = url::Url::parse(pooler).expect("the pooler's URL");
     through.set_path(url::Url::parse(url).expect("the database's URL").path());
     through.into()
+}
+
+/// Whether two clients that are connected at the same time are served by one process: so behind a pooler that lends its
+/// connections for a transaction. PostgreSQL itself has a process for each client.
+pub(crate) async fn shares_processes(url: &str) -> bool {
+    const PROCESS: &str = "SELECT pg_backend_pid()";
+    let (mut one, mut other) = (Sql::connect(url).await, Sql::connect(url).await);
+    for _ in 0..20 {
+        if one.one::<i32>(PROCESS).await == other.one::<i32>(PROCESS).await {
+            return true;
+        }
+    }
+    false
+}
+
+/// In a run with a pooler, sees to it that the pool will go through it.
+async fn see_the_pooler(settings: &DatabaseSettings) {
+    static SAID: Once = Once::new();
+    if test_support::servers::env::pgbouncer_url().is_none() {
+        return;
+    }
+    let shared = shares_processes(settings.url.expose_secret()).await;
+    assert!(shared, "PGBOUNCER_URL leads to a server without a pooler, or to one that is not in transaction mode");
+    // Past the harness, which swallows what passed tests print: the step `pgbouncer` waits for these words.
+    SAID.call_once(|| {
+        let _unheard = writeln!(std::io::stderr(), "this run goes through a pooler in transaction mode");
+    });
 }
 
 /// A database with the outbox's tables, copied from a template.
@@ -90,6 +119,7 @@ impl Fixture {
     pub(crate) async fn on(test_database: TestDatabase, adjust: impl FnOnce(&mut DatabaseSettings)) -> Self {
         let mut settings = settings_for(test_database.url());
         adjust(&mut settings);
+        see_the_pooler(&settings).await;
         let database = Database::connect(&settings).await.expect("a pool");
         let repository = Arc::new(PostgresOutboxClaimRepository::new(database.clone()));
         Self {
@@ -134,7 +164,7 @@ impl Fixture {
 
     /// A connection beside the pool, for looking and meddling.
     pub(crate) async fn sql(&self) -> Sql {
-        Sql(PgConnection::connect(self.url()).await.expect("connected"))
+        Sql::connect(self.url()).await
     }
 
     /// Lets the lease of the claim run out.
@@ -162,6 +192,10 @@ impl Fixture {
 pub(crate) struct Sql(pub(crate) PgConnection);
 
 impl Sql {
+    pub(crate) async fn connect(url: &str) -> Self {
+        Self(PgConnection::connect(url).await.expect("connected"))
+    }
+
     pub(crate) async fn execute(&mut self, text: &str) -> u64 {
         self.try_execute(text).await.expect("executed")
     }

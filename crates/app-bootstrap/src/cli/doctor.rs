@@ -16,7 +16,8 @@ Examples:
   app outbox doctor --process serve --json
   app outbox doctor --repair --reason 'restored from a dump'
 
-It looks at the database, the broker and the settings, and changes nothing without --repair.
+It looks at the database, the broker and the settings, and changes nothing without --repair. A repair of lanes that are
+right touches none and leaves no record. What it is at is told by a line of the log, if logs.filter lets it through.
 Where the database has the roles of migrations/roles, the rights of those are looked at that its user is a member of, or
 that --process needs.";
 
@@ -27,7 +28,7 @@ pub(super) struct DoctorArgs {
     /// Look at the rights that this process needs with these settings, instead of those of the user's own roles.
     #[arg(long)]
     process: Option<ProcessName>,
-    /// First build the lanes anew from the open events; refused while a relay holds a lease.
+    /// First build the lanes anew from the open events, if they are wrong; refused while a relay holds a lease.
     #[arg(long)]
     repair: bool,
     /// Print one JSON object.
@@ -74,7 +75,8 @@ impl DoctorArgs {
             return Ok(code);
         }
         if let Some(lanes) = lanes {
-            output::line(format!("{} rebuilt", counted(lanes, "lane")));
+            let right = if lanes == 0 { ": they are as the open events say" } else { "" };
+            output::line(format!("{} rebuilt{right}", counted(lanes, "lane")));
         }
         output::line(rows_table(&Value::Array(findings)));
         if !unseen.is_empty() {

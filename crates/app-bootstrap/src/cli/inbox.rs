@@ -82,7 +82,10 @@ Examples:
 const UNPARK_EXAMPLES: &str = "\
 Examples:
   app inbox unpark --aggregate-type order --aggregate-id 42
-  app inbox unpark --aggregate-type order --aggregate-id 42 --discard 0198c5a0-0000-7000-8000-000000000001";
+  app inbox unpark --aggregate-type order --aggregate-id 42 --discard 0198c5a0-0000-7000-8000-000000000001
+
+An aggregate that no consumer has parked is not asked for, and leaves no record. With consumer.unordered, consumers park
+messages and no aggregates: then it is always asked for.";
 
 impl InboxCommand {
     pub(super) async fn run(self, settings: &Settings) -> Result<ExitCode, BootstrapError> {
@@ -114,9 +117,15 @@ impl InboxCommand {
             }
             Self::Unpark { aggregate_type, aggregate_id, discard, by, json } => {
                 let inbox = setup::outbox(settings).await?.operate_inbox();
-                inbox.unpark(&aggregate_type, &aggregate_id, discard, &by.attribution()).await?;
-                let said = "asked; the running consumer acts on it, and `app inbox parked --consumer NAME` shows when it is done";
-                print(&json!({ "asked": true }), json, |_| said.to_owned());
+                let aggregates = inbox.unpark(&aggregate_type, &aggregate_id, discard, &by.attribution()).await?;
+                let asked = aggregates > 0;
+                let what = if asked {
+                    "asked for; the running consumer acts on it, and `app inbox parked --consumer NAME` shows when it is done"
+                } else {
+                    "found, so nothing was asked for"
+                };
+                let said = format!("{} {what}", counted(aggregates, "parked aggregate"));
+                print(&json!({ "asked": asked, "aggregates": aggregates }), json, |_| said);
             }
         }
         Ok(ExitCode::SUCCESS)

@@ -4,14 +4,15 @@ use std::{process::ExitCode, time::Duration};
 
 use application_core::{
     outbox::{AggregateId, AggregateType, EventAction, EventId, EventType, FailureClass, SettledHistory},
-    ports::EventFilter,
+    ports::{EventFilter, with_causes},
     usecases::{
-        LeftAlone, MOST_IN_A_BATCH, ManyReport, OperateOutboxUseCase, PurgeOutboxUseCase, Selection, StopSignal,
+        LeftAlone, MOST_IN_A_BATCH, ManyFailed, ManyReport, OperateError, OperateOutboxUseCase, PurgeOutboxUseCase,
+        Selection, StopSignal,
     },
 };
 use clap::Args;
-use serde_json::{Value, json};
-use time::OffsetDateTime;
+use serde_json::{Map, Value, json};
+use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -200,10 +201,15 @@ impl Work {
         let report = if dry_run {
             outbox.count_many(action, &which, &stop).await?
         } else {
-            outbox.act_on_many(action, &which, batch, &by, &stop).await?
+            let acting = outbox.act_on_many(action, &which, batch, &by, &stop);
+            acting.await.map_err(|failed| failed_midway(action.into(), failed, json))?
         };
         let code = say(action.into(), &report, named.then_some(&report.left[..]), dry_run, json);
         if !json {
+            if let Some(gone_until) = report.gone_until {
+                let gone_until = rfc3339(gone_until);
+                output::hint(format!("published events are gone until {gone_until}: none of those is among them"));
+            }
             for left in &report.left {
                 output::hint(outbox.why_left(action, left).to_string());
             }
@@ -211,6 +217,8 @@ impl Work {
         Ok(code)
     }
 }
+
+const PURGE: Done = Done { action: "purge", participle: "purged", takes_after: false };
 
 /// Which history, and how old.
 #[derive(Debug, Clone, Args)]
@@ -236,10 +244,9 @@ pub(super) struct PurgeArgs {
 
 impl PurgeArgs {
     pub(super) async fn run(self, purge: &PurgeOutboxUseCase) -> Result<ExitCode, BootstrapError> {
-        const PURGE: Done = Done { action: "purge", participle: "purged", takes_after: false };
         let histories = self.only.map_or_else(|| SettledHistory::ALL.to_vec(), |only| vec![only]);
         if self.dry_run {
-            let count = purge.count(&histories, self.older_than).await.map_err(BootstrapError::Purge)?;
+            let count = purge.count(&histories, self.older_than).await.map_err(BootstrapError::Count)?;
             if count.at_least && !self.json {
                 output::line(format!("{} events or more would be purged", count.events));
                 return Ok(ExitCode::SUCCESS);
@@ -249,7 +256,7 @@ impl PurgeArgs {
         }
         let (by, stop) = (self.by.attribution(), stop_at_signal()?);
         let purging = purge.purge(&histories, self.older_than, self.batch, &by, &stop);
-        let report = purging.await.map_err(BootstrapError::Purge)?;
+        let report = purging.await.map_err(|failed| failed_midway(PURGE, failed, self.json))?;
         Ok(say(PURGE, &report, None, false, self.json))
     }
 }
@@ -281,35 +288,86 @@ impl From<EventAction> for Done {
     }
 }
 
+impl Done {
+    /// How a command goes on that has ended before its work was done.
+    fn goes_on(self, next: Option<EventId>) -> String {
+        match next {
+            Some(next) if self.takes_after => format!("the same command goes on with --after {next}"),
+            _ if self.takes_after => "the same command begins anew".to_owned(),
+            _ => "it is safe to run the same command again: it goes on".to_owned(),
+        }
+    }
+
+    /// The result in words.
+    fn in_words(self, report: &ManyReport, dry_run: bool) -> String {
+        let would_be = if dry_run { "would be " } else { "" };
+        let early =
+            if report.interrupted { format!("; interrupted, {}", self.goes_on(report.next)) } else { String::new() };
+        format!("{} {would_be}{}{early}", counted(report.events, "event"), self.participle)
+    }
+
+    /// The result for programs.
+    fn in_json(self, report: &ManyReport, dry_run: bool) -> Map<String, Value> {
+        let ManyReport { events, interrupted, next, gone_until, .. } = report;
+        let mut said = Map::new();
+        said.insert("action".to_owned(), json!(self.action));
+        said.insert("events".to_owned(), json!(events));
+        said.insert("dryRun".to_owned(), json!(dry_run));
+        said.insert("interrupted".to_owned(), json!(interrupted));
+        if let Some(next) = next.filter(|_| *interrupted && self.takes_after) {
+            said.insert("next".to_owned(), json!(next.to_string()));
+        }
+        if let Some(gone_until) = gone_until {
+            said.insert("historyGoneUntil".to_owned(), json!(rfc3339(*gone_until)));
+        }
+        said
+    }
+
+    /// A failure midway, for people and, with its reason, for programs.
+    fn failed(self, failed: &ManyFailed) -> (String, Value) {
+        let ManyFailed { events, next, source } = failed;
+        let (Self { action, participle, .. }, go_on) = (self, self.goes_on(*next));
+        let words = format!("{} {participle} before the {action} failed; {go_on}", counted(*events, "event"));
+        let report = ManyReport { events: *events, interrupted: true, next: *next, ..ManyReport::default() };
+        let mut said = self.in_json(&report, false);
+        said.insert("error".to_owned(), json!(with_causes(source)));
+        (words, Value::Object(said))
+    }
+}
+
+/// The error to end with after a failure midway. Whoever reads JSON gets one object then as well.
+fn failed_midway(done: Done, failed: ManyFailed, json: bool) -> BootstrapError {
+    if !matches!(failed.source, OperateError::Store { .. }) {
+        return failed.source.into();
+    }
+    let (words, said) = done.failed(&failed);
+    if json {
+        output::line(said.to_string());
+    }
+    BootstrapError::Midway { done: words, source: failed.source }
+}
+
 /// Says what was done, and as JSON also which of the events that were named are left as they were. The exit code is a
 /// failure's if one of them is unknown.
 fn say(done: Done, report: &ManyReport, left: Option<&[LeftAlone]>, dry_run: bool, json: bool) -> ExitCode {
-    let (events, interrupted) = (report.events, report.interrupted);
-    let next = report.next.filter(|_| interrupted && done.takes_after);
     if json {
-        let mut said =
-            json!({ "action": done.action, "events": events, "dryRun": dry_run, "interrupted": interrupted });
-        if let (Some(left), Some(fields)) = (left, said.as_object_mut()) {
-            fields.insert("unknown".to_owned(), unknown(left).collect());
-            fields.insert("unchanged".to_owned(), unchanged(left).collect());
+        let mut said = done.in_json(report, dry_run);
+        if let Some(left) = left {
+            said.insert("unknown".to_owned(), unknown(left).collect());
+            said.insert("unchanged".to_owned(), unchanged(left).collect());
         }
-        if let (Some(next), Some(fields)) = (next, said.as_object_mut()) {
-            fields.insert("next".to_owned(), json!(next.to_string()));
-        }
-        output::line(said.to_string());
+        output::line(Value::Object(said).to_string());
     } else {
-        let would_be = if dry_run { "would be " } else { "" };
-        let early = match next {
-            Some(next) => format!("; interrupted, the same command goes on with --after {next}"),
-            None if interrupted => "; interrupted, the same command goes on".to_owned(),
-            None => String::new(),
-        };
-        output::line(format!("{} {would_be}{}{early}", counted(events, "event"), done.participle));
+        output::line(done.in_words(report, dry_run));
     }
-    if interrupted {
+    if report.interrupted {
         return ExitCode::from(EXIT_INTERRUPTED);
     }
     if left.is_some_and(|left| unknown(left).next().is_some()) { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+fn rfc3339(time: OffsetDateTime) -> String {
+    time.format(&Rfc3339).unwrap_or_else(|_unwritable| time.to_string())
 }
 
 /// The ids that are not in the outbox.
@@ -323,4 +381,56 @@ fn unchanged(left: &[LeftAlone]) -> impl Iterator<Item = Value> {
         let (status, resolved) = left.found?;
         Some(json!({ "id": left.id.to_string(), "status": status.as_str(), "resolved": resolved }))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use application_core::ports::StoreError;
+
+    use super::*;
+
+    fn id() -> EventId {
+        "0198c5a0-0000-7000-8000-000000000002".parse().unwrap()
+    }
+
+    fn failed(next: Option<EventId>) -> ManyFailed {
+        let source = OperateError::Store { source: StoreError::Timeout { limit: Duration::from_secs(5) } };
+        ManyFailed { events: 2, next, source }
+    }
+
+    #[test]
+    fn a_replay_that_fails_midway_says_what_it_has_done_and_from_where_the_same_command_goes_on() {
+        let (words, said) = Done::from(EventAction::Replay).failed(&failed(Some(id())));
+        let go_on =
+            format!("2 events replayed before the replay failed; the same command goes on with --after {}", id());
+        assert_eq!(words, go_on);
+        let expected = json!({
+            "action": "replay", "events": 2, "dryRun": false, "interrupted": true, "next": id().to_string(),
+            "error": "the outbox could not be operated: the database did not answer within 5s",
+        });
+        assert_eq!(said, expected);
+        let (words, said) = Done::from(EventAction::Replay).failed(&failed(None));
+        assert!(words.ends_with("; the same command begins anew"), "{words}");
+        assert_eq!(said.get("next"), None);
+        let error = failed_midway(EventAction::Replay.into(), failed(Some(id())), false);
+        assert_eq!(error.to_string(), go_on);
+    }
+
+    #[test]
+    fn a_purge_that_is_interrupted_or_fails_says_how_many_events_are_gone_and_that_it_is_safe_to_run_again() {
+        const SAFE: &str = "it is safe to run the same command again: it goes on";
+        let report = ManyReport { events: 2_000, interrupted: true, ..ManyReport::default() };
+        assert_eq!(PURGE.in_words(&report, false), format!("2000 events purged; interrupted, {SAFE}"));
+        let (words, said) = PURGE.failed(&failed(None));
+        assert_eq!(words, format!("2 events purged before the purge failed; {SAFE}"));
+        assert_eq!((&said["events"], &said["interrupted"]), (&json!(2), &json!(true)), "{said}");
+    }
+
+    #[test]
+    fn what_is_refused_before_anything_was_done_is_told_as_it_is() {
+        let range = OperateError::EmptyRange { field: "to", from: "2".to_owned(), until: "1".to_owned() };
+        let refused = ManyFailed { events: 0, next: None, source: range };
+        let error = failed_midway(EventAction::Replay.into(), refused, true);
+        assert!(matches!(error, BootstrapError::Operate(OperateError::EmptyRange { .. })), "{error:?}");
+    }
 }

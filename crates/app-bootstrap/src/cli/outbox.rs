@@ -4,7 +4,8 @@ use std::process::ExitCode;
 
 use application_core::{
     outbox::{AggregateType, EventAction, EventId, HolderName, OutboxEventStatus, Reason},
-    ports::{AuditEntry, BlockedAggregate, EventFilter, OutboxEventContent, OutboxEventState, PauseScope},
+    ports::{AuditEntry, BlockedAggregate, EventFilter, OutboxEventContent, OutboxEventState, PauseScope, StoreError},
+    usecases::{OperateError, OperateOutboxUseCase},
 };
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
@@ -51,7 +52,7 @@ pub(super) enum OutboxCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Everything about one event but its content.
+    /// Everything about one event but its content: where it stands, and what operators have done to it.
     #[command(after_help = SHOW_EXAMPLES)]
     Show {
         /// The event.
@@ -113,6 +114,9 @@ pub(super) enum OutboxCommand {
     /// What operators have changed, newest first: who, when, what, why, which.
     #[command(after_help = AUDIT_EXAMPLES)]
     Audit {
+        /// Only what was done to this event.
+        #[arg(long, value_name = "ID", conflicts_with = "before")]
+        event: Option<EventId>,
         /// Only entries before this number: the last one of the page before.
         #[arg(long, value_name = "NUMBER")]
         before: Option<i64>,
@@ -157,6 +161,7 @@ Examples:
   app outbox show 0198c5a0-0000-7000-8000-000000000001 --payload
 
 `blockedBehind` names the event to act upon when this one waits for another. Exits with 1 if there is no such event.
+The audit, what operators have done to the event, is shown to operators alone.
 What a payload holds is not for everybody: with the roles of migrations/roles, operators and readers are refused it.";
 
 const BLOCKED_EXAMPLES: &str = "\
@@ -174,6 +179,7 @@ Examples:
 
 What is purged cannot be replayed, and its ids are no duplicates any more. Open and DEAD events stay, whatever their age.
 A line of the log tells of each batch, if logs.filter lets it through.
+Interrupted or failed, it says how many events are gone; it is safe to run it again: it goes on.
 Exit codes: 0 done, 1 refused or failed, 2 wrong arguments, 130 interrupted after a batch (the same command goes on).";
 
 const PAUSE_EXAMPLES: &str = "\
@@ -182,7 +188,8 @@ Examples:
   app outbox resume --aggregate-type order
   app outbox pause --all --json
 
-What is paused is shown by `app outbox status`. A second pause or resume changes nothing and is no error.";
+What is paused is shown by `app outbox status`. A second pause or resume changes nothing and is no error.
+A resume wakes what was held back in steps; a line of the log tells of each, if logs.filter lets it through.";
 
 const LIST_EXAMPLES: &str = "\
 Examples:
@@ -217,14 +224,18 @@ Examples:
 
 A consumer that handled the event knows it by its inbox: `app inbox forget` comes first if it is to have its effect again.
 An event that is sent again has a new time of publishing: with --published-until in the past, a repetition sends none twice.
+A range of times that reaches where published events are gone (by retention or purge) is refused, and says until when they are;
+one that does not say where it begins sends what is left, and tells of it.
 The events of a batch keep the order of their aggregate; batch follows batch in the order of ids.
 Of several ids, those that cannot be sent again are named, the others are.
+By filter, one that fails midway names the --after from which the same command goes on, as an interrupted one does.
 Exit codes: 0 done, 1 refused or failed or an id is unknown, 2 wrong arguments, 130 interrupted after a batch (the same command goes on with the --after that it names).";
 
 const AUDIT_EXAMPLES: &str = "\
 Examples:
   app outbox audit --limit 10
-  app outbox audit --before 42 --json";
+  app outbox audit --before 42 --json
+  app outbox audit --event 0198c5a0-0000-7000-8000-000000000001";
 
 impl OutboxCommand {
     pub(super) async fn run(self, settings: &Settings) -> Result<ExitCode, BootstrapError> {
@@ -247,7 +258,14 @@ impl OutboxCommand {
                 if payload {
                     add_content(&mut value, &outbox.content(id).await?);
                 }
-                print(&value, json, fields_table);
+                let record = record_of(&outbox, id).await?;
+                if json {
+                    add_record(&mut value, record.as_ref());
+                }
+                print(&value, json, |value| with_record(fields_table(value), record.as_ref()));
+                if record.is_none() {
+                    output::hint("what operators have done to it is for operators to see");
+                }
             }
             Self::Blocked { limit, json } => {
                 let aggregates = outbox.blocked(limit).await?;
@@ -260,17 +278,20 @@ impl OutboxCommand {
             Self::Pause { scope, by, json } => {
                 let scope = scope.scope();
                 let changed = outbox.pause(&scope, &by.attribution()).await?;
-                let said = if changed { "paused" } else { "paused already; nothing was changed" };
+                let said = if changed { "1 pause set" } else { "0 pauses set: it was paused already" };
                 print(&pause_change("pause", &scope, changed), json, |_| said.to_owned());
             }
             Self::Resume { scope, by, json } => {
                 let scope = scope.scope();
                 let changed = outbox.resume(&scope, &by.attribution()).await?;
-                let said = if changed { "resumed" } else { "not paused; nothing was changed" };
+                let said = if changed { "1 pause lifted" } else { "0 pauses lifted: it was not paused" };
                 print(&pause_change("resume", &scope, changed), json, |_| said.to_owned());
             }
-            Self::Audit { before, limit, json } => {
-                let entries = outbox.audit(before, limit).await?;
+            Self::Audit { event, before, limit, json } => {
+                let entries = match event {
+                    Some(event) => outbox.audit_of(event, limit).await?,
+                    None => outbox.audit(before, limit).await?,
+                };
                 let value = if json { audit_entry } else { audit_row };
                 print(&Value::Array(entries.iter().map(value).collect()), json, rows_table);
             }
@@ -285,6 +306,7 @@ fn pause_change(action: &str, scope: &PauseScope, changed: bool) -> Value {
         "aggregateType": scope.aggregate_type().map(AggregateType::as_str),
         "everything": *scope == PauseScope::Everything,
         "changed": changed,
+        "pauses": u8::from(changed),
     })
 }
 
@@ -331,6 +353,41 @@ fn add_content(event: &mut Value, content: &OutboxEventContent) {
     if let Some(fields) = event.as_object_mut() {
         fields.insert("headers".to_owned(), Value::Object(headers));
         fields.insert("payload".to_owned(), json!(content.payload.as_str()));
+    }
+}
+
+/// What operators have done to the event, newest first, without the list of the events that it was done to; `None`: this
+/// process's user may not see it.
+async fn record_of(outbox: &OperateOutboxUseCase, id: EventId) -> Result<Option<Value>, BootstrapError> {
+    const MOST: u32 = 1_000;
+    let entries = match outbox.audit_of(id, MOST).await {
+        Ok(entries) => entries,
+        Err(OperateError::Store { source: StoreError::Forbidden { .. } }) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    if u32::try_from(entries.len()).is_ok_and(|count| count >= MOST) {
+        output::hint(format!("of what operators have done to it, the newest {MOST} entries are shown"));
+    }
+    let entry = |entry: &AuditEntry| {
+        let mut entry = audit_entry(entry);
+        if let Some(fields) = entry.as_object_mut() {
+            fields.remove("events");
+        }
+        entry
+    };
+    Ok(Some(Value::Array(entries.iter().map(entry).collect())))
+}
+
+fn add_record(event: &mut Value, record: Option<&Value>) {
+    if let Some(fields) = event.as_object_mut() {
+        fields.insert("audit".to_owned(), record.cloned().unwrap_or(Value::Null));
+    }
+}
+
+fn with_record(event: String, record: Option<&Value>) -> String {
+    match record {
+        Some(record) => format!("{event}\n\naudit, newest first\n{}", rows_table(record)),
+        None => event,
     }
 }
 

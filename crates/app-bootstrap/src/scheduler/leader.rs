@@ -107,7 +107,8 @@ impl MaintenanceLeader {
         match answer {
             Ok(Some(term)) => {
                 if before.as_ref().is_none_or(|token| token.term != term) {
-                    tracing::info!(term = term.term, "this process leads the maintenance of the outbox");
+                    let (holder, term) = (self.holder.as_str(), term.term);
+                    tracing::info!(holder, term, "this process leads the maintenance of the outbox");
                 }
                 Some(OutboxLeaderElectionToken { term, believed_until: asked + self.schedule.lease })
             }

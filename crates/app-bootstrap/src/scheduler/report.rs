@@ -50,6 +50,7 @@ impl RelayReporter {
     /// Dropping the call leaves the entry, which counts as gone when its reports are missed.
     pub async fn run(self, ended: CancellationToken) {
         let started = Instant::now();
+        tracing::info!(holder = %self.holder, "the relay holds its leases under this name");
         // A database that does not answer must not hold up the end.
         while let Some(reported) = ended.run_until_cancelled(self.report(started.elapsed())).await {
             self.note(&reported);

@@ -9,7 +9,11 @@ use std::{
 use application_core::{SettingProblem, shortened};
 use config::{ConfigError, File, FileFormat, Map, Source, Value, ValueKind};
 
-use super::{Settings, unreadable::unreadable_key, variables::Variables};
+use super::{
+    Settings,
+    unreadable::{numbers_out_of_range, unreadable_key},
+    variables::Variables,
+};
 use crate::words::counted;
 
 /// The prefix of the environment variables that are settings: `APP__OUTBOX__PUBLISHER=stdout`.
@@ -179,9 +183,10 @@ impl Sources {
         let file = self.path();
         let unreadable = |reason| SettingsError::Unreadable { file: file.clone(), reason };
         let mut root = match read_file(&file).map_err(unreadable)? {
-            Some(text) => File::from_str(&text, FileFormat::Toml)
-                .collect()
-                .map_err(|error| unreadable(shortened(&without_lines(&error), LONGEST_REASON)))?,
+            Some(text) => File::from_str(&text, FileFormat::Toml).collect().map_err(|error| {
+                let reason = numbers_out_of_range(&text).unwrap_or_else(|| without_lines(&error));
+                unreadable(shortened(&reason, LONGEST_REASON))
+            })?,
             None if self.file.is_some() => return Err(unreadable("there is no such file".to_owned())),
             None => Map::new(),
         };
@@ -271,7 +276,7 @@ fn refuse_quoted(table: &mut Map<String, Value>, path: &str, problems: &mut Vec<
     }
 }
 
-fn within(path: &str, name: &str) -> String {
+pub(super) fn within(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 

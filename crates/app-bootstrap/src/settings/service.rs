@@ -2,14 +2,17 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use application_core::{SettingProblem, outbox::HolderName, setting_duration::readable};
+use application_core::{SettingProblem, outbox::HolderName, ports::Random, setting_duration::readable};
 use serde::{Deserialize, Serialize};
+
+/// The database takes holders of 200 bytes; what [`ServiceSettings::holder`] adds is the rest.
+const LONGEST_INSTANCE: usize = 187;
 
 /// The process itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ServiceSettings {
-    /// The name under which this process holds leases; must tell processes apart. Default: host name and process id.
+    /// What the name begins with under which this process holds leases. Default: host name and process id.
     pub instance: String,
     /// How long stopping may take after the first signal; 1 s to 10 min. Keep it under the orchestrator's own.
     #[serde(with = "crate::setting_duration")]
@@ -24,16 +27,22 @@ impl Default for ServiceSettings {
 }
 
 impl ServiceSettings {
-    /// The holder of this process's leases.
+    /// A holder of leases that nobody else is: `instance`, `#`, and twelve hexadecimal digits drawn at each call.
+    ///
+    /// The name alone may be that of two live processes, by a copied setting or by a predecessor that has not ended yet:
+    /// the one would renew the term of the other, and both would lead.
     #[must_use]
-    pub fn holder(&self) -> HolderName {
-        HolderName::new(self.instance.clone())
+    pub fn holder(&self, random: &dyn Random) -> HolderName {
+        HolderName::new(format!("{}#{:012x}", self.instance, random.next_u64() >> 16))
     }
 
     pub(super) fn problems(&self) -> Vec<SettingProblem> {
         let mut problems = Vec::new();
-        if self.instance.is_empty() || self.instance.len() > 200 || self.instance.chars().any(char::is_control) {
-            let bound = "it must be 1 to 200 bytes without control characters";
+        if self.instance.is_empty()
+            || self.instance.len() > LONGEST_INSTANCE
+            || self.instance.chars().any(char::is_control)
+        {
+            let bound = format!("it must be 1 to {LONGEST_INSTANCE} bytes without control characters");
             problems.push(SettingProblem::new("instance", format!("{:?}", self.instance), bound));
         }
         problems.extend(between("grace", self.grace, Duration::from_secs(1), Duration::from_mins(10)));
@@ -91,4 +100,39 @@ impl HttpSettings {
 pub(super) fn between(key: &str, value: Duration, least: Duration, most: Duration) -> Option<SettingProblem> {
     let bound = || format!("it must be {} to {}", readable(least), readable(most));
     (!(least..=most).contains(&value)).then(|| SettingProblem::new(key, readable(value), bound()))
+}
+
+#[cfg(test)]
+mod tests {
+    use application_core::ports::Random;
+
+    use super::{LONGEST_INSTANCE, ServiceSettings};
+    use crate::clock::SystemRandom;
+
+    struct Highest;
+
+    impl Random for Highest {
+        fn next_u64(&self) -> u64 {
+            u64::MAX
+        }
+    }
+
+    #[test]
+    fn two_processes_of_one_instance_hold_leases_under_names_of_their_own() {
+        let service = ServiceSettings { instance: "relay-1".to_owned(), ..ServiceSettings::default() };
+        let (one, other) = (service.holder(&SystemRandom), service.holder(&SystemRandom));
+        assert_ne!(one, other);
+        for holder in [one, other] {
+            let (name, own) = holder.as_str().split_once('#').expect("a part of its own");
+            assert_eq!((name, own.len()), ("relay-1", 12), "{holder}");
+        }
+    }
+
+    #[test]
+    fn the_longest_instance_makes_a_holder_that_the_database_takes() {
+        let of = |bytes| ServiceSettings { instance: "i".repeat(bytes), ..ServiceSettings::default() };
+        assert_eq!(of(LONGEST_INSTANCE).problems(), []);
+        assert_eq!(of(LONGEST_INSTANCE).holder(&Highest).as_str().len(), 200);
+        assert_eq!(of(LONGEST_INSTANCE + 1).problems().len(), 1);
+    }
 }

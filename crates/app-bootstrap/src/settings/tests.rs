@@ -200,9 +200,9 @@ fn variables_of_which_one_sets_what_another_sets_too_are_refused_with_both_names
     let text =
         "http.listen is set by APP__HTTP__LISTEN, but APP__HTTP__LISTEN__X sets a key within it: set one of them";
     assert_eq!(texts(&within), [text]);
-    let twice = [("APP__SERVICE__GRACE", "3s"), ("app__service__grace", "4s")];
-    let text = "service.grace is set by APP__SERVICE__GRACE, but app__service__grace sets it as well: set one of them";
-    assert_eq!(texts(&twice), [text]);
+    let (upper, lower) = ("APP__SERVICE__GRACE", "APP__SERVICE__GRACE".to_lowercase());
+    let text = format!("service.grace is set by {upper}, but {lower} sets it as well: set one of them");
+    assert_eq!(texts(&[(upper, "3s"), (lower.as_str(), "4s")]), [text]);
     let list = [("APP__OUTBOX__DEAD_HEAD__SKIP", "[]"), ("APP__OUTBOX__DEAD_HEAD__SKIP__0", "a")];
     assert_eq!(problems("", &list), ["outbox.dead_head.skip"]);
     // An empty variable counts as none, and a longer name alone is no conflict.
@@ -398,6 +398,49 @@ fn a_value_that_cannot_be_read_is_told_with_what_can() {
 }
 
 #[test]
+fn a_number_that_does_not_fit_is_told_where_the_key_takes_a_number() {
+    let huge = "99999999999999999999";
+    let told = "it must be a whole number, for example 8; this one is out of range";
+    for value in [huge, "-100000", "18446744073709551616", "-1"] {
+        let text = texts(&[("APP__OUTBOX__RELAY__WORKERS", value)]);
+        assert_eq!(text, [format!("outbox.relay.workers is {value:?}, but {told}")]);
+    }
+    assert_eq!(
+        load("[outbox.relay]\nworkers = -1\n", &[]).unwrap_err().to_string(),
+        format!("1 problem in the settings\n  outbox.relay.workers is -1, but {told}")
+    );
+    // Elsewhere it may be a secret.
+    let text = texts(&[("APP__OUTBOX__RELAY", huge), ("APP__CONSUMER__ENABLED", huge)]).concat();
+    assert!(!text.contains(huge), "{text}");
+}
+
+#[test]
+fn a_number_of_a_file_that_64_bits_do_not_hold_is_told_with_file_line_and_key_and_no_secret() {
+    let huge = "99999999999999999999";
+    let file = format!(
+        "[outbox.relay]\nworkers = {huge}\nlease = -{huge}\n[operations]\nops_token = {huge}1\n[database.pool]\n\
+         \"max.connections\" = 0xFFFFFFFFFFFFFFFFF\n[outbox.dead_head]\nskip = [\"a\", {huge}2]\n"
+    );
+    let (directory, sources) = sources(&file, &[]);
+    let error = sources.load().unwrap_err();
+    let SettingsError::Unreadable { file, reason } = &error else { panic!("{error:?}") };
+    assert_eq!(*file, directory.path().join("test.toml"));
+    let told: Vec<_> = reason.split("; ").collect();
+    assert_eq!(
+        told,
+        [
+            "line 2: outbox.relay.workers is 99999999999999999999, but it must be a whole number, for example 8, and 64 \
+             bits must hold a number",
+            "line 3: outbox.relay.lease is -99999999999999999999, but it must be a duration, for example 30s, and 64 \
+             bits must hold a number",
+            "line 5: operations.ops_token is a number that is not shown here, but 64 bits must hold it",
+            "line 7: database.pool.\"max.connections\" is a number that is not shown here, but 64 bits must hold it",
+            "line 9: outbox.dead_head.skip[1] is a number that is not shown here, but 64 bits must hold it",
+        ]
+    );
+}
+
+#[test]
 fn whatever_key_cannot_be_read_says_what_can_stand_there() {
     fn keys(table: &toml::Table, path: &str, found: &mut Vec<String>) {
         for (name, value) in table {
@@ -471,6 +514,16 @@ fn the_file_that_is_read_or_missed_is_named_with_its_profile() {
     sources.file = Some("relative.toml".into());
     let file = sources.settings_file();
     assert!(file.profile.is_none() && file.path.is_absolute(), "{file:?}");
+}
+
+#[test]
+fn a_variable_without_a_name_behind_its_underscores_is_an_unknown_key_by_its_own_name() {
+    let lower = "APP__OUTBOX____WORKERS".to_lowercase();
+    for name in ["APP__", "APP____", "APP__OUTBOX__", "APP____OUTBOX", lower.as_str()] {
+        let told = format!("{name} is set, but there is no such key: a name must stand behind each __");
+        assert_eq!(texts(&[(name, "5")]), [told]);
+    }
+    load("", &[("APP__", ""), ("APP_", "5"), ("APP", "5")]).unwrap();
 }
 
 #[test]

@@ -4,8 +4,12 @@ use std::net::SocketAddr;
 
 use application_core::SettingProblem;
 use config::{ConfigError, Map, Value, ValueKind};
+use toml::{
+    Spanned,
+    de::{DeTable, DeValue},
+};
 
-use super::Settings;
+use super::{Settings, load::within};
 
 /// The problem of the key at which reading stopped.
 pub(super) fn unreadable_key(
@@ -14,8 +18,10 @@ pub(super) fn unreadable_key(
 ) -> SettingProblem {
     let key = error.path().to_string();
     let given = value_at(root, &key);
-    if let Some(Expected { takes_text, bound }) = expected(&key) {
-        let given = given.map_or_else(|| "missing".to_owned(), |given| shown(given, takes_text));
+    if let Some(Expected { kind, bound }) = expected(&key) {
+        let is_too_large = kind == Kind::Number && given.is_some_and(is_whole);
+        let bound = if is_too_large { format!("{bound}; this one is out of range") } else { bound };
+        let given = given.map_or_else(|| "missing".to_owned(), |given| shown(given, kind));
         return SettingProblem::new(key, given, bound);
     }
     let words = without_texts(error.inner().to_string(), root);
@@ -31,29 +37,38 @@ pub(super) fn unreadable_key(
 
 /// What may stand at a key.
 struct Expected {
-    /// Whether a word, a duration or an address is expected.
-    takes_text: bool,
+    kind: Kind,
     /// What the value must be, as [`SettingProblem::bound`].
     bound: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// A word, a duration or an address.
+    Text,
+    /// A number.
+    Number,
+    /// Neither.
+    Other,
 }
 
 /// What may stand at a key, as its default and the reader of its type tell; `None`: the key has no default.
 fn expected(key: &str) -> Option<Expected> {
     let mut tree = toml::Table::try_from(Settings::default()).ok()?;
     let place = toml_at(&mut tree, key)?;
-    let bound = match place {
-        toml::Value::Integer(default) => format!("it must be a whole number, for example {default}"),
-        toml::Value::Boolean(_) => "it must be true or false".to_owned(),
-        toml::Value::Table(_) => "it must be a section with keys of its own".to_owned(),
-        toml::Value::Array(_) => "it must be a list as in a file, [\"a\", \"b\"]".to_owned(),
+    let (kind, bound) = match place {
+        toml::Value::Integer(default) => (Kind::Number, format!("it must be a whole number, for example {default}")),
+        toml::Value::Boolean(_) => (Kind::Other, "it must be true or false".to_owned()),
+        toml::Value::Table(_) => (Kind::Other, "it must be a section with keys of its own".to_owned()),
+        toml::Value::Array(_) => (Kind::Other, "it must be a list as in a file, [\"a\", \"b\"]".to_owned()),
         toml::Value::String(default) => {
             let default = std::mem::replace(default, NO_VALUE.to_owned());
-            return Some(Expected { takes_text: true, bound: bound_of_text(tree, &default)? });
+            (Kind::Text, bound_of_text(tree, &default)?)
         }
-        toml::Value::Float(default) => format!("it must be a number, for example {default}"),
+        toml::Value::Float(default) => (Kind::Number, format!("it must be a number, for example {default}")),
         toml::Value::Datetime(_) => return None,
     };
-    Some(Expected { takes_text: false, bound })
+    Some(Expected { kind, bound })
 }
 
 /// A text that is no word, duration or address of any setting.
@@ -89,9 +104,9 @@ fn value_at<'a>(table: &'a Map<String, Value>, key: &str) -> Option<&'a Value> {
     }
 }
 
-fn shown(value: &Value, takes_text: bool) -> String {
+fn shown(value: &Value, kind: Kind) -> String {
     match &value.kind {
-        ValueKind::String(text) if is_tellable(text, takes_text) => format!("{text:?}"),
+        ValueKind::String(text) if is_tellable(text, kind) => format!("{text:?}"),
         ValueKind::String(_) => "a text that is not shown here".to_owned(),
         ValueKind::Table(_) => "a section".to_owned(),
         ValueKind::Array(_) => "a list".to_owned(),
@@ -100,11 +115,90 @@ fn shown(value: &Value, takes_text: bool) -> String {
     }
 }
 
-/// A secret may stand under the wrong key. Shown are short texts and, where a text is expected, what may be a mistyped
-/// word, duration or address; no URL and nothing long.
-fn is_tellable(text: &str, takes_text: bool) -> bool {
+/// A secret may stand under the wrong key. Shown are short texts; where a text is expected, what may be a mistyped word,
+/// duration or address, no URL and nothing long; and where a number is expected, one that is out of its range.
+fn is_tellable(text: &str, kind: Kind) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || " .,:_[]-".contains(c);
-    text.len() < SHORTEST_SECRET || (takes_text && text.len() <= LONGEST_WORD && text.chars().all(plain))
+    let of_number = |c: char| c.is_ascii_digit() || "+-._eE".contains(c);
+    let fits = match kind {
+        Kind::Text => text.len() <= LONGEST_WORD && text.chars().all(plain),
+        Kind::Number => text.chars().all(of_number) && text.contains(|c: char| c.is_ascii_digit()),
+        Kind::Other => false,
+    };
+    text.len() < SHORTEST_SECRET || fits
+}
+
+/// Whether it is a whole number as it stands, whatever its size.
+fn is_whole(value: &Value) -> bool {
+    match &value.kind {
+        ValueKind::String(text) => {
+            let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+            !digits.is_empty() && digits.chars().all(|c| c.is_ascii_digit())
+        }
+        ValueKind::I64(_) | ValueKind::I128(_) | ValueKind::U64(_) | ValueKind::U128(_) => true,
+        _ => false,
+    }
+}
+
+/// The numbers of a file that 64 bits do not hold, by their lines and keys, which the reader of files does not tell; none:
+/// something else is wrong with it. Digits are told where the key is known to be no secret.
+pub(super) fn numbers_out_of_range(text: &str) -> Option<String> {
+    let table = DeTable::parse(text).ok()?;
+    let mut found = Vec::new();
+    find_out_of_range(table.get_ref(), "", &mut found);
+    found.sort();
+    let told = found.into_iter().map(|OutOfRange { at, key, digits }| {
+        let line = text.get(..at).unwrap_or_default().matches('\n').count() + 1;
+        let (value, bound) = match expected(&key) {
+            Some(Expected { bound, .. }) => (digits, format!("{bound}, and 64 bits must hold a number")),
+            None => ("a number that is not shown here".to_owned(), "64 bits must hold it".to_owned()),
+        };
+        format!("line {line}: {}", SettingProblem::new(key, value, bound))
+    });
+    let told: Vec<_> = told.collect();
+    (!told.is_empty()).then(|| told.join("; "))
+}
+
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct OutOfRange {
+    at: usize,
+    key: String,
+    digits: String,
+}
+
+fn find_out_of_range(table: &DeTable<'_>, path: &str, found: &mut Vec<OutOfRange>) {
+    for (name, value) in table {
+        let name = name.get_ref();
+        let is_quoted = name.is_empty() || name.contains(['.', '[', ']']);
+        let key = if is_quoted { within(path, &format!("{name:?}")) } else { within(path, name) };
+        look_at(value, key, found);
+    }
+}
+
+fn look_at(value: &Spanned<DeValue<'_>>, key: String, found: &mut Vec<OutOfRange>) {
+    let (at, digits) = match value.get_ref() {
+        DeValue::Table(inner) => {
+            find_out_of_range(inner, &key, found);
+            return;
+        }
+        DeValue::Array(items) => {
+            for (place, item) in items.iter().enumerate() {
+                look_at(item, format!("{key}[{place}]"), found);
+            }
+            return;
+        }
+        DeValue::Integer(number) if i64::from_str_radix(number.as_str(), number.radix()).is_err() => {
+            (value.span().start, number.to_string())
+        }
+        DeValue::Float(number) if is_infinite(number.as_str()) => (value.span().start, number.to_string()),
+        _ => return,
+    };
+    found.push(OutOfRange { at, key, digits });
+}
+
+/// Whether digits are taken for infinity, which a file can also name.
+fn is_infinite(number: &str) -> bool {
+    !number.contains("inf") && number.parse::<f64>().is_ok_and(f64::is_infinite)
 }
 
 /// Shorter texts are numbers, times and words of ours, and it helps to see them.

@@ -27,6 +27,11 @@ impl Variables {
                     problems.push(SettingProblem::new(name, "set", bound));
                     continue;
                 }
+                if key.split('.').any(str::is_empty) {
+                    let bound = "there is no such key: a name must stand behind each __";
+                    problems.push(SettingProblem::new(name, "set", bound));
+                    continue;
+                }
                 by_key.entry(key).or_default().push((name, value));
             }
         }

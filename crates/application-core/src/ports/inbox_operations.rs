@@ -33,7 +33,9 @@ pub trait InboxOperationsPort: Send + Sync {
     /// [`StoreError`].
     async fn consumers(&self) -> Result<Vec<String>, StoreError>;
 
-    /// Records that somebody asks for an aggregate's parked messages to be handled, `discard` to be given up.
+    /// Records that somebody asks for an aggregate's parked messages to be handled, `discard` to be given up. Returns for how
+    /// many consumers the aggregate is parked; where it is for none, nothing MUST be recorded, unless consumers are
+    /// `unordered`: these park without a mark, so that it counts as one.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -42,6 +44,7 @@ pub trait InboxOperationsPort: Send + Sync {
         aggregate_type: &AggregateType,
         aggregate_id: &AggregateId,
         discard: Option<EventId>,
+        unordered: bool,
         by: &Attribution,
-    ) -> Result<(), StoreError>;
+    ) -> Result<u64, StoreError>;
 }

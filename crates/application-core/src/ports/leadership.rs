@@ -24,6 +24,8 @@ pub struct LeaderTerm {
 pub trait LeadershipPort: Send + Sync {
     /// Takes a vacant or expired role in a new term, or renews the holder's own; `None`: somebody else leads.
     ///
+    /// The caller MUST be the only live one of this holder's name: two of one name renew one term and both lead.
+    ///
     /// # Errors
     /// [`StoreError`].
     async fn acquire(&self, role: &str, holder: &HolderName, lease: Duration)

@@ -30,11 +30,12 @@ pub trait OutboxCheckPort: Send + Sync {
     async fn look(&self) -> Result<Vec<Finding>, StoreError>;
 }
 
-/// Builds the lanes anew from the open events (rule R30).
+/// Builds the lanes anew from the open events, if they are not as these say (rule R30).
 #[cfg_attr(feature = "mocks", mockall::automock)]
 #[async_trait]
 pub trait LaneRepairPort: Send + Sync {
-    /// Returns the number of lanes, and records who had it done. It MUST refuse while a lease is alive, or an event could be sent by two relays.
+    /// Returns the number of lanes that were built or taken away, and records who had it done, unless none was touched: all
+    /// are right. It MUST refuse while a lease is alive, or an event could be sent by two relays.
     ///
     /// # Errors
     /// [`StoreError::Refused`] while a relay holds a lease; other [`StoreError`]s.

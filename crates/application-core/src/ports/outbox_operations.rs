@@ -144,6 +144,13 @@ pub trait OutboxOperationsPort: Send + Sync {
     /// [`StoreError`].
     async fn list(&self, filter: &EventFilter) -> Result<EventPage, StoreError>;
 
+    /// Until when published history is gone, by the last confirm of each event: what was published later was removed by no
+    /// clean-up and no purge. None: they have removed nothing.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    async fn published_gone_until(&self) -> Result<Option<OffsetDateTime>, StoreError>;
+
     /// Aggregates that wait behind a DEAD event, oldest head first; at most `limit`.
     ///
     /// # Errors

@@ -43,6 +43,14 @@ impl From<OutboxAppendError> for HandlerError {
 /// A consumer's own work, done in the transaction in which the message is recorded as handled.
 #[async_trait]
 pub trait MessageHandler<Tx: Send + Sync + 'static>: Send + Sync {
+    /// Whether it wants a message at all; all of them unless it says otherwise.
+    ///
+    /// What it does not want is never handed to it and leaves no record of it. The answer MUST rest upon the message alone:
+    /// it is asked again when the message comes again.
+    fn listens_to(&self, _message: &InboundMessage) -> bool {
+        true
+    }
+
     /// Applies the message's effect through the transaction and nothing else; may record events of its own.
     ///
     /// # Errors
@@ -83,6 +91,12 @@ impl<Tx: Send + Sync + 'static> HandleMessageOnce<Tx> {
     #[must_use]
     pub const fn consumer(&self) -> &ConsumerName {
         &self.consumer
+    }
+
+    /// Whether the handler wants the message.
+    #[must_use]
+    pub fn listens_to(&self, message: &InboundMessage) -> bool {
+        self.handler.listens_to(message)
     }
 
     /// Records the message and applies its effect in one transaction, unless it was recorded before.

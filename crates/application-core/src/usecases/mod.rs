@@ -19,7 +19,8 @@ pub use handle_message_once::{HandleMessageOnce, Handled, HandlerError, MessageH
 pub use observe_outbox::ObserveOutboxUseCase;
 pub use operate_inbox::{OfConsumer, OperateInboxError, OperateInboxUseCase};
 pub use operate_outbox::{
-    LeftAlone, MOST_IN_A_BATCH, ManyReport, OperateError, OperateOutboxUseCase, OperatePorts, RelayState, Selection,
+    LeftAlone, MOST_IN_A_BATCH, ManyFailed, ManyReport, OperateError, OperateOutboxUseCase, OperatePorts, RelayState,
+    Selection,
 };
 pub use personal_fields::{PersonalFieldError, PersonalFields};
 pub use publish_pending_outbox_events::{PublishOutcome, PublishPendingOutboxEventsUseCase, PublishPolicy};

@@ -37,13 +37,21 @@ pub struct OfConsumer<T> {
 pub struct OperateInboxUseCase {
     inbox: Arc<dyn InboxOperationsPort>,
     requests: Arc<dyn UnparkRequestPort>,
+    unordered: bool,
 }
 
 impl OperateInboxUseCase {
-    /// Puts the ports together.
+    /// Puts the ports together; consumers keep the order of aggregates.
     #[must_use]
-    pub fn new(inbox: Arc<dyn InboxOperationsPort>, requests: Arc<dyn UnparkRequestPort>) -> Self {
-        Self { inbox, requests }
+    pub const fn new(inbox: Arc<dyn InboxOperationsPort>, requests: Arc<dyn UnparkRequestPort>) -> Self {
+        Self { inbox, requests, unordered: false }
+    }
+
+    /// Says whether consumers park messages without a mark for their aggregate, so that an unpark is always asked for.
+    #[must_use]
+    pub const fn unordered(mut self, unordered: bool) -> Self {
+        self.unordered = unordered;
+        self
     }
 
     /// Lets the consumer forget that it handled these events, so that a replay has its effect again; gives how many it had
@@ -77,7 +85,8 @@ impl OperateInboxUseCase {
     }
 
     /// Asks the running consumer to handle the aggregate's parked messages in order, `discard` to be given up; it acts on
-    /// that later. The record comes first, so that nothing is asked for without one.
+    /// that later. Gives for how many consumers the aggregate is parked; if it is for none, nothing is recorded or asked for.
+    /// The record comes first, so that nothing is asked for without one.
     ///
     /// # Errors
     /// [`OperateInboxError`].
@@ -87,9 +96,12 @@ impl OperateInboxUseCase {
         aggregate_id: &AggregateId,
         discard: Option<EventId>,
         by: &Attribution,
-    ) -> Result<(), OperateInboxError> {
-        self.inbox.record_unpark(aggregate_type, aggregate_id, discard, by).await?;
-        Ok(self.requests.request(aggregate_type, aggregate_id, discard).await?)
+    ) -> Result<u64, OperateInboxError> {
+        let parked = self.inbox.record_unpark(aggregate_type, aggregate_id, discard, self.unordered, by).await?;
+        if parked > 0 {
+            self.requests.request(aggregate_type, aggregate_id, discard).await?;
+        }
+        Ok(parked)
     }
 
     async fn known_instead_of(&self, consumer: &ConsumerName) -> Result<Option<Vec<String>>, StoreError> {
@@ -141,7 +153,7 @@ mod tests {
         let (kind, id) = (AggregateType::from_stored("order"), AggregateId::from_stored("42"));
         let mut order = Sequence::new();
         let (mut inbox, mut requests) = (MockInboxOperationsPort::new(), MockUnparkRequestPort::new());
-        inbox.expect_record_unpark().times(1).in_sequence(&mut order).returning(|_, _, _, _| Ok(()));
+        inbox.expect_record_unpark().times(1).in_sequence(&mut order).returning(|_, _, _, _, _| Ok(2));
         requests
             .expect_request()
             .times(1)
@@ -151,11 +163,31 @@ mod tests {
         let error = operate.unpark(&kind, &id, None, &zoe()).await.unwrap_err();
         assert!(matches!(error, OperateInboxError::Unpark(_)), "{error}");
 
-        let (mut inbox, mut requests) = (MockInboxOperationsPort::new(), MockUnparkRequestPort::new());
-        inbox.expect_record_unpark().returning(|_, _, _, _| Err(StoreError::Unavailable { source: "away".into() }));
-        requests.expect_request().never();
-        let operate = OperateInboxUseCase::new(Arc::new(inbox), Arc::new(requests));
-        let error = operate.unpark(&kind, &id, None, &zoe()).await.unwrap_err();
-        assert!(matches!(error, OperateInboxError::Store { .. }), "{error}");
+        for record in [Ok(0), Err(StoreError::Unavailable { source: "away".into() })] {
+            let (mut inbox, mut requests) = (MockInboxOperationsPort::new(), MockUnparkRequestPort::new());
+            let is_known = record.is_ok();
+            inbox.expect_record_unpark().return_once(|_, _, _, _, _| record);
+            requests.expect_request().never();
+            let operate = OperateInboxUseCase::new(Arc::new(inbox), Arc::new(requests));
+            match operate.unpark(&kind, &id, None, &zoe()).await {
+                Ok(parked) => assert_eq!((parked, is_known), (0, true)),
+                Err(error) => assert!(matches!(error, OperateInboxError::Store { .. }) && !is_known, "{error}"),
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn where_consumers_park_without_a_mark_the_store_is_told_so() {
+        let (kind, id) = (AggregateType::from_stored("order"), AggregateId::from_stored("42"));
+        for unordered in [false, true] {
+            let (mut inbox, mut requests) = (MockInboxOperationsPort::new(), MockUnparkRequestPort::new());
+            inbox
+                .expect_record_unpark()
+                .withf(move |_, _, _, told, _| *told == unordered)
+                .returning(|_, _, _, unordered, _| Ok(u64::from(unordered)));
+            requests.expect_request().times(usize::from(unordered)).returning(|_, _, _| Ok(()));
+            let operate = OperateInboxUseCase::new(Arc::new(inbox), Arc::new(requests)).unordered(unordered);
+            assert_eq!(operate.unpark(&kind, &id, None, &zoe()).await.unwrap(), u64::from(unordered));
+        }
     }
 }

@@ -6,6 +6,8 @@ use std::{
     sync::Arc,
 };
 
+use time::{OffsetDateTime, format_description::well_known::Rfc3339};
+
 use crate::{
     outbox::{Attribution, EventAction, EventId, HolderName, OnPublish, OutboxEventStatus},
     ports::{
@@ -31,6 +33,25 @@ pub enum OperateError {
     HistoryNotKept {
         /// The event.
         id: EventId,
+    },
+    /// A range to be sent again, in an outbox that deletes events when they are published.
+    #[error(
+        "a range cannot be replayed: the outbox deletes events when they are published; what is left is replayed by its id"
+    )]
+    RangeNotKept,
+    /// A range to be sent again that begins where published events are gone.
+    #[error(
+        "{field} is {}, but published events are gone until {}: what is replayed must lie behind that",
+        rfc3339(*asked),
+        rfc3339(*gone_until)
+    )]
+    HistoryGone {
+        /// The end of the range that says so.
+        field: &'static str,
+        /// What it says.
+        asked: OffsetDateTime,
+        /// Until when clean-up or a purge has removed published events.
+        gone_until: OffsetDateTime,
     },
     /// The event's status does not allow the action.
     #[error("event {id} is {status}{}, so it cannot be {action}", if *resolved { " and resolved" } else { "" })]
@@ -67,6 +88,19 @@ impl From<StoreError> for OperateError {
     fn from(source: StoreError) -> Self {
         Self::Store { source }
     }
+}
+
+/// An action on many events that failed midway.
+#[derive(Debug, thiserror::Error)]
+#[error("{events} events were changed before it failed")]
+pub struct ManyFailed {
+    /// Events that the batches before have changed; that stays so.
+    pub events: u64,
+    /// Where a call with the same filter goes on (its `after`) without a look at what those batches have been through; none:
+    /// it begins anew. Whether the batch that failed took effect may be unknown, so it is looked at again.
+    pub next: Option<EventId>,
+    /// Why.
+    pub source: OperateError,
 }
 
 /// What an operator works through.
@@ -148,13 +182,14 @@ impl OperateOutboxUseCase {
     ///
     /// A replay by filter looks at each event once, in the order of ids. A repetition would send again what the call before
     /// sent and the broker has confirmed since, unless it goes on behind that call's [`ManyReport::next`] or the filter's
-    /// `published_until` is in the past.
+    /// `published_until` is in the past. A range of times that begins, or ends, where published events are gone is refused;
+    /// one that says nothing of where it begins is about what is left, and [`ManyReport::gone_until`] tells of the rest.
     ///
     /// # Delivery
     /// The events of one batch keep the order of their aggregate; from batch to batch the order is that of ids.
     ///
     /// # Errors
-    /// [`OperateError`]; the batches before are done.
+    /// [`ManyFailed`]; the batches before are done.
     pub async fn act_on_many(
         &self,
         action: EventAction,
@@ -162,30 +197,73 @@ impl OperateOutboxUseCase {
         batch: u32,
         by: &Attribution,
         stop: &StopSignal,
-    ) -> Result<ManyReport, OperateError> {
-        let mut pages = Pages::new(action, which, batch)?;
-        let mut report = ManyReport::default();
+    ) -> Result<ManyReport, ManyFailed> {
+        let mut pages =
+            Pages::new(action, which, batch).map_err(|source| ManyFailed { events: 0, next: None, source })?;
+        let gone_until = self.gone_until(action, which).await;
+        let gone_until = gone_until.map_err(|source| ManyFailed { events: 0, next: pages.after(), source })?;
+        let mut report = ManyReport { gone_until, ..ManyReport::default() };
         while !stop.is_set() {
-            let Some(ids) = pages.next(self.ports.operations.as_ref()).await? else { return Ok(report) };
-            if ids.is_empty() {
-                continue;
-            }
-            let changed = match (action, which) {
-                (EventAction::Requeue, Selection::Matching(_)) => {
-                    self.ports.operations.requeue_unresolved(&ids, by).await?
-                }
-                _ => self.ports.operations.act(action, &ids, by).await?,
-            };
-            self.tell(action, &changed, by);
-            report.events += wide(changed.len());
-            if let Selection::Events(_) = which {
-                for id in ids.into_iter().filter(|id| !changed.contains(id)) {
-                    let state = self.ports.operations.find(id).await?;
-                    report.left.push(LeftAlone::new(id, state.as_ref()));
-                }
+            let before = pages.after();
+            match self.act_on_page(action, which, by, &mut pages, &mut report).await {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(source) => return Err(ManyFailed { events: report.events, next: before, source }),
             }
         }
+        // Meanwhile more may have gone. What was done is told, whether that can be said or not.
+        match self.gone_until(action, which).await {
+            Ok(gone_until) => report.gone_until = gone_until,
+            Err(OperateError::HistoryGone { gone_until, .. }) => report.gone_until = Some(gone_until),
+            Err(error) => tracing::debug!(%error, "whether history has gone meanwhile is not known"),
+        }
         Ok(ManyReport { interrupted: !pages.is_over(), next: pages.after(), ..report })
+    }
+
+    /// Until when history is gone to which a replay by filter may reach; refused if the filter says that it does.
+    async fn gone_until(&self, action: EventAction, which: &Selection) -> Result<Option<OffsetDateTime>, OperateError> {
+        let (EventAction::Replay, Selection::Matching(filter)) = (action, which) else { return Ok(None) };
+        if self.on_publish == OnPublish::Delete {
+            return Err(OperateError::RangeNotKept);
+        }
+        let Some(gone_until) = self.ports.operations.published_gone_until().await? else { return Ok(None) };
+        let gone = |field, asked| Err(OperateError::HistoryGone { field, asked, gone_until });
+        match (filter.published_from, filter.published_until) {
+            (Some(from), _) if from <= gone_until => gone("published_from", from),
+            (None, Some(until)) if until <= gone_until => gone("published_until", until),
+            (Some(_), _) => Ok(None),
+            (None, _) => Ok(Some(gone_until)),
+        }
+    }
+
+    /// The next batch; `false`: there was none.
+    async fn act_on_page(
+        &self,
+        action: EventAction,
+        which: &Selection,
+        by: &Attribution,
+        pages: &mut Pages,
+        report: &mut ManyReport,
+    ) -> Result<bool, OperateError> {
+        let Some(ids) = pages.next(self.ports.operations.as_ref()).await? else { return Ok(false) };
+        if ids.is_empty() {
+            return Ok(true);
+        }
+        let changed = match (action, which) {
+            (EventAction::Requeue, Selection::Matching(_)) => {
+                self.ports.operations.requeue_unresolved(&ids, by).await?
+            }
+            _ => self.ports.operations.act(action, &ids, by).await?,
+        };
+        self.tell(action, &changed, by);
+        report.events += wide(changed.len());
+        if let Selection::Events(_) = which {
+            for id in ids.into_iter().filter(|id| !changed.contains(id)) {
+                let state = self.ports.operations.find(id).await?;
+                report.left.push(LeftAlone::new(id, state.as_ref()));
+            }
+        }
+        Ok(true)
     }
 
     /// Counts what [`Self::act_on_many`] would change now, and changes nothing.
@@ -199,7 +277,8 @@ impl OperateOutboxUseCase {
         stop: &StopSignal,
     ) -> Result<ManyReport, OperateError> {
         let mut pages = Pages::new(action, which, MOST_IN_A_BATCH)?;
-        let mut report = ManyReport::default();
+        let gone_until = self.gone_until(action, which).await?;
+        let mut report = ManyReport { gone_until, ..ManyReport::default() };
         while !stop.is_set() {
             let Some(ids) = pages.next(self.ports.operations.as_ref()).await? else { return Ok(report) };
             match which {
@@ -460,6 +539,9 @@ pub struct ManyReport {
     /// Where a call with the same filter goes on (its `after`) without a look at what this one has been through; none: it
     /// begins anew.
     pub next: Option<EventId>,
+    /// Of a replay by filter: published events are gone until then, and what the filter means of them is not among those
+    /// that were sent again; none: nothing that it means is gone.
+    pub gone_until: Option<OffsetDateTime>,
     /// Events that were named and looked at, and are left as they were.
     pub left: Vec<LeftAlone>,
 }
@@ -473,6 +555,10 @@ fn starts_from(action: EventAction, state: &OutboxEventState) -> bool {
         EventAction::Discard => state.status == OutboxEventStatus::Dead && state.resolved_at.is_none(),
         EventAction::Replay => state.status == OutboxEventStatus::Published,
     }
+}
+
+fn rfc3339(time: OffsetDateTime) -> String {
+    time.format(&Rfc3339).unwrap_or_else(|_unwritable| time.to_string())
 }
 
 /// A range that was turned round by mistake would answer that there is nothing.

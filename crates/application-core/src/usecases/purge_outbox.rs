@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use super::{ManyReport, StopSignal};
+use super::{ManyFailed, ManyReport, StopSignal};
 use crate::{
     outbox::{Attribution, SettledHistory},
     ports::{OutboxMaintenancePort, OutboxStatistics, StoreError},
@@ -21,10 +21,10 @@ impl PurgeOutboxUseCase {
     }
 
     /// Removes what is older than `age`, `batch` events in a transaction, and begins no further batch once told to stop.
-    /// A repetition goes on where an interrupted call ended.
+    /// A repetition goes on where an interrupted call ended. How many events went is a warning of the log, however it ends.
     ///
     /// # Errors
-    /// [`StoreError`]; the batches before stay removed.
+    /// [`ManyFailed`]; the batches before stay removed.
     pub async fn purge(
         &self,
         histories: &[SettledHistory],
@@ -32,13 +32,34 @@ impl PurgeOutboxUseCase {
         batch: u32,
         by: &Attribution,
         stop: &StopSignal,
-    ) -> Result<ManyReport, StoreError> {
-        let batch = batch.max(1);
+    ) -> Result<ManyReport, ManyFailed> {
         let mut report = ManyReport::default();
+        let ended = self.purge_all(histories, age, batch.max(1), by, stop, &mut report).await;
+        let (events, operator) = (report.events, by.operator.as_str());
+        if events > 0 {
+            let whole = ended.is_ok() && !report.interrupted;
+            tracing::warn!(events, operator, whole, "an operator purged history");
+        }
+        match ended {
+            Ok(()) => Ok(report),
+            Err(source) => Err(ManyFailed { events, next: None, source: source.into() }),
+        }
+    }
+
+    async fn purge_all(
+        &self,
+        histories: &[SettledHistory],
+        age: Duration,
+        batch: u32,
+        by: &Attribution,
+        stop: &StopSignal,
+        report: &mut ManyReport,
+    ) -> Result<(), StoreError> {
         for history in histories {
             loop {
                 if stop.is_set() {
-                    return Ok(ManyReport { interrupted: true, ..report });
+                    report.interrupted = true;
+                    return Ok(());
                 }
                 let removed = self.maintenance.purge(*history, age, batch, by).await?;
                 report.events += u64::from(removed);
@@ -50,11 +71,7 @@ impl PurgeOutboxUseCase {
                 }
             }
         }
-        if report.events > 0 {
-            let operator = by.operator.as_str();
-            tracing::warn!(events = report.events, operator, "an operator purged history");
-        }
-        Ok(report)
+        Ok(())
     }
 
     /// Counts what [`Self::purge`] would remove now, and removes nothing; of each history counting stops at
@@ -90,6 +107,14 @@ impl fmt::Debug for PurgeOutboxUseCase {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Mutex, PoisonError};
+
+    use tracing::{
+        Event, Level, Metadata, Subscriber,
+        field::{Field, Visit},
+        span,
+    };
+
     use super::*;
     use crate::{outbox::OperatorName, ports::MockOutboxMaintenancePort};
 
@@ -129,6 +154,72 @@ mod tests {
         let purge = purge(vec![(SettledHistory::Published, 10), (SettledHistory::Published, 10)], &stop);
         let report = purge.purge(&SettledHistory::ALL, DAY, 10, &somebody(), &stop).await.unwrap();
         assert_eq!(report, ManyReport { events: 20, interrupted: true, ..ManyReport::default() });
+    }
+
+    /// Keeps the fields of warnings, as `name=value`.
+    #[derive(Clone, Default)]
+    struct Warnings(Arc<Mutex<Vec<String>>>);
+
+    impl Warnings {
+        fn told(&self) -> Vec<String> {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        }
+    }
+
+    impl Subscriber for Warnings {
+        fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+            *metadata.level() == Level::WARN
+        }
+
+        fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+            span::Id::from_u64(1)
+        }
+
+        fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+        fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+        fn event(&self, event: &Event<'_>) {
+            event.record(&mut Fields(self));
+        }
+
+        fn enter(&self, _: &span::Id) {}
+
+        fn exit(&self, _: &span::Id) {}
+    }
+
+    struct Fields<'a>(&'a Warnings);
+
+    impl Visit for Fields<'_> {
+        fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+            self.0.0.lock().unwrap_or_else(PoisonError::into_inner).push(format!("{}={value:?}", field.name()));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_purge_that_is_interrupted_or_fails_warns_of_how_many_events_are_gone_as_a_whole_one_does() {
+        use SettledHistory::{Published, Resolved};
+        let (warnings, stop) = (Warnings::default(), StopSignal::new());
+        let told = {
+            let _guard = tracing::subscriber::set_default(warnings.clone());
+            let interrupted = purge(vec![(Published, 10)], &stop);
+            interrupted.purge(&[Published], DAY, 10, &somebody(), &stop).await.unwrap();
+            let (stop, mut maintenance, mut batches) = (StopSignal::new(), MockOutboxMaintenancePort::new(), 0);
+            maintenance.expect_purge().times(2).returning(move |_, _, _, _| {
+                batches += 1;
+                if batches == 1 { Ok(10) } else { Err(StoreError::Timeout { limit: DAY }) }
+            });
+            let failing = PurgeOutboxUseCase::new(Arc::new(maintenance));
+            let failed = failing.purge(&[Published], DAY, 10, &somebody(), &stop).await.unwrap_err();
+            assert_eq!((failed.events, failed.next), (10, None));
+            assert_eq!(failed.to_string(), "10 events were changed before it failed");
+            let whole = purge(vec![(Resolved, 3)], &StopSignal::new());
+            whole.purge(&[Resolved], DAY, 10, &somebody(), &stop).await.unwrap();
+            warnings.told()
+        };
+        let of = |name: &str| told.iter().filter(|field| field.starts_with(name)).cloned().collect::<Vec<_>>();
+        assert_eq!(of("events="), ["events=10", "events=10", "events=3"], "{told:?}");
+        assert_eq!(of("whole="), ["whole=false", "whole=false", "whole=true"], "{told:?}");
     }
 
     #[tokio::test]

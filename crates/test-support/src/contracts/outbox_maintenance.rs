@@ -281,6 +281,33 @@ pub async fn a_purge_removes_old_history_batch_by_batch_and_records_each<H: Outb
     assert_eq!(record, [("purge", 1, &tester()), ("purge", 2, &tester())]);
 }
 
+pub async fn until_when_published_history_is_gone_is_known_whoever_removed_it<H: OutboxHarness>() {
+    let bench = Bench::<H>::fresh().await;
+    let operations = bench.harness.operations();
+    let gone_until = async || operations.published_gone_until().await.unwrap();
+    assert_eq!(gone_until().await, None);
+    let dead = bench.appended("dead", 1).await[0];
+    bench.kill_due(FailedOutcome::Block).await;
+    assert!(operations.discard(dead).await.unwrap());
+    let mut ids = Vec::new();
+    for aggregate in ["a", "b", "c"] {
+        ids.push(bench.appended(aggregate, 1).await[0]);
+        bench.publish_due().await;
+        bench.harness.advance(Duration::from_secs(1)).await;
+    }
+    bench.harness.advance(RETENTION).await;
+    let term = lead(&bench).await;
+    let mut published = Vec::new();
+    for id in ids {
+        published.push(bench.state(id).await.published_at);
+    }
+    assert_eq!((clean(&bench, &term, 1).await, gone_until().await), (Some(1), published[0]));
+    assert_eq!((purge(&bench, SettledHistory::Published, 1).await, gone_until().await), (1, published[1]));
+    assert_eq!((purge(&bench, SettledHistory::Resolved, 10).await, gone_until().await), (1, published[1]));
+    assert_eq!((clean(&bench, &term, 10).await, gone_until().await), (Some(1), published[2]));
+    assert_eq!((clean(&bench, &term, 10).await, gone_until().await), (Some(0), published[2]), "it never goes back");
+}
+
 pub async fn a_purge_removes_what_was_resolved_and_never_what_is_open_or_dead<H: OutboxHarness>() {
     let bench = Bench::<H>::fresh().await;
     let ids = bench.appended("a", 2).await;

@@ -185,6 +185,7 @@ macro_rules! outbox_maintenance_contract {
                 one_call_removes_no_more_than_a_batch_and_the_oldest_first,
                 a_term_that_is_not_the_running_one_removes_nothing,
                 a_purge_removes_old_history_batch_by_batch_and_records_each,
+                until_when_published_history_is_gone_is_known_whoever_removed_it,
                 a_purge_removes_what_was_resolved_and_never_what_is_open_or_dead,
                 the_id_of_a_removed_event_is_free_again,
             ]

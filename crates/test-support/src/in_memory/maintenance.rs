@@ -103,9 +103,15 @@ impl State {
         old.sort();
         old.truncate(usize::try_from(batch).unwrap_or(usize::MAX));
         for (_, id) in &old {
-            self.events.remove(id);
+            self.forget(*id);
         }
         count(old.len())
+    }
+
+    /// Removes an event that is over, and remembers until when published ones are gone.
+    fn forget(&mut self, id: EventId) {
+        let published_at = self.events.remove(&id).and_then(|event| event.published_at);
+        self.published_gone_until = self.published_gone_until.max(published_at);
     }
 }
 
@@ -133,7 +139,7 @@ impl OutboxMaintenancePort for InMemoryOutbox {
             let mut old = state.purgeable(history, age, now);
             old.truncate(usize::try_from(batch).unwrap_or(usize::MAX));
             for id in &old {
-                state.events.remove(id);
+                state.forget(*id);
             }
             if !old.is_empty() {
                 state.record_count("purge", old.len(), by, now);

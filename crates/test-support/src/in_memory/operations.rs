@@ -204,6 +204,10 @@ impl OutboxOperationsPort for InMemoryOutbox {
         self.shared.statement(Operation::Operate, |state, now| Ok(state.matching(filter, now)))
     }
 
+    async fn published_gone_until(&self) -> Result<Option<OffsetDateTime>, StoreError> {
+        self.shared.statement(Operation::Operate, |state, _| Ok(state.published_gone_until))
+    }
+
     async fn blocked(&self, limit: u32) -> Result<Vec<BlockedAggregate>, StoreError> {
         self.shared.statement(Operation::Operate, |state, now| Ok(state.blocked(limit, now)))
     }

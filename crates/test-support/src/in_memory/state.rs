@@ -158,6 +158,8 @@ pub(super) struct State {
     pub(super) parked: HashMap<(ConsumerName, AggregateType, AggregateId), ParkedAggregate>,
     pub(super) audit: Vec<AuditEntry>,
     pub(super) pauses: BTreeMap<PauseScope, (OffsetDateTime, Attribution)>,
+    /// Until when published events were removed, by the time of their publishing.
+    pub(super) published_gone_until: Option<OffsetDateTime>,
     pub(super) locks: Locks,
     last_sequence: i64,
 }

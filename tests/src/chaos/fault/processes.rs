@@ -151,7 +151,7 @@ async fn cleaning_leader(stage: &Stage) -> Result<Option<&'static str>, ChaosErr
             Ok(None)
         };
         match look.await {
-            Ok(leader) => return Ok(leader.and_then(|holder| fleet::NAMES.into_iter().find(|name| *name == holder))),
+            Ok(leader) => return Ok(leader.and_then(|leader| fleet::NAMES.into_iter().find(|name| *name == leader))),
             Err(error) if is_refusal(&error) => return Err(error.into()),
             Err(_unreachable) => pause().await,
         }

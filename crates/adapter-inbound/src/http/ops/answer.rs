@@ -6,7 +6,7 @@ use application_core::{
     JsonObject,
     outbox::{EventId, InvalidEventId},
     ports::{StoreError, with_causes},
-    usecases::OperateError,
+    usecases::{ManyFailed, OperateError},
 };
 use axum::{
     Json,
@@ -144,7 +144,24 @@ pub(super) fn problem(error: OperateError) -> ProblemDetails {
             ProblemDetails::new(StatusCode::NOT_FOUND, error.to_string())
         }
         OperateError::EmptyRange { .. } => ProblemDetails::new(StatusCode::BAD_REQUEST, error.to_string()),
-        OperateError::NotAllowed { .. } => ProblemDetails::new(StatusCode::CONFLICT, error.to_string()),
+        OperateError::NotAllowed { .. } | OperateError::RangeNotKept | OperateError::HistoryGone { .. } => {
+            ProblemDetails::new(StatusCode::CONFLICT, error.to_string())
+        }
         OperateError::Store { source } => failed(&error, source),
     }
+}
+
+/// A change of many events that failed midway: how many were changed, and how to go on behind them.
+pub(super) fn midway(failed: ManyFailed, takes_after: bool) -> ProblemDetails {
+    let ManyFailed { events, next, source } = failed;
+    let problem = problem(source);
+    // What cannot be asked for as it is goes on nowhere.
+    if problem.status().is_client_error() {
+        return problem;
+    }
+    let go_on = match next {
+        Some(next) if takes_after => format!("the same request goes on with \"after\": \"{next}\""),
+        _ => "the same request can be made again".to_owned(),
+    };
+    problem.and(&format!("events changed before it failed: {events}; {go_on}"))
 }

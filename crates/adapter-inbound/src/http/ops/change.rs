@@ -17,7 +17,7 @@ use utoipa::ToSchema;
 
 use super::{
     Shared,
-    answer::{Answer, Change, Named, NoQuery, bad_request, event_id, id_in_path, optional, problem, time},
+    answer::{Answer, Change, Named, NoQuery, bad_request, event_id, id_in_path, midway, optional, problem, time},
     openapi::{named_events_schema, optional_class_schema, optional_history_schema},
     views::{ChangedView, ManyView, PurgeView},
 };
@@ -37,10 +37,10 @@ const PURGE_BATCH: u32 = 1_000;
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ActRequest {
-    /// Who is recorded; `ops-http` if nothing is said.
+    /// Who is recorded; `ops-http` if nothing is said. 1 to 100 bytes of UTF-8.
     #[schema(min_length = 1, max_length = 100, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     by: Option<String>,
-    /// Why.
+    /// Why. 1 to 500 bytes of UTF-8.
     #[schema(min_length = 1, max_length = 500, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     reason: Option<String>,
 }
@@ -51,13 +51,13 @@ pub(super) struct ActRequest {
 pub(super) struct PauseRequest {
     /// Every event.
     everything: Option<bool>,
-    /// The events of this aggregate type.
+    /// The events of this aggregate type. 1 to 100 bytes of UTF-8.
     #[schema(min_length = 1, max_length = 100, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     aggregate_type: Option<String>,
-    /// Who is recorded; `ops-http` if nothing is said.
+    /// Who is recorded; `ops-http` if nothing is said. 1 to 100 bytes of UTF-8.
     #[schema(min_length = 1, max_length = 100, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     by: Option<String>,
-    /// Why.
+    /// Why. 1 to 500 bytes of UTF-8.
     #[schema(min_length = 1, max_length = 500, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     reason: Option<String>,
 }
@@ -80,10 +80,10 @@ pub(super) struct ManyRequest {
     /// Only say how many events it would change.
     #[serde(default)]
     dry_run: bool,
-    /// Who is recorded; `ops-http` if nothing is said.
+    /// Who is recorded; `ops-http` if nothing is said. 1 to 100 bytes of UTF-8.
     #[schema(min_length = 1, max_length = 100, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     by: Option<String>,
-    /// Why.
+    /// Why. 1 to 500 bytes of UTF-8.
     #[schema(min_length = 1, max_length = 500, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     reason: Option<String>,
 }
@@ -92,13 +92,13 @@ pub(super) struct ManyRequest {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct FilterRequest {
-    /// Their aggregates' type.
+    /// Their aggregates' type. 1 to 100 bytes of UTF-8.
     #[schema(min_length = 1, max_length = 100, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     aggregate_type: Option<String>,
-    /// Their aggregate.
+    /// Their aggregate. 1 to 200 bytes of UTF-8.
     #[schema(min_length = 1, max_length = 200, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     aggregate_id: Option<String>,
-    /// Their type.
+    /// Their type. 1 to 100 bytes of UTF-8.
     #[schema(min_length = 1, max_length = 100, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     event_type: Option<String>,
     /// The class of their last failure.
@@ -125,10 +125,10 @@ pub(super) struct ReplayRequest {
     /// Only say how many events it would send again.
     #[serde(default)]
     dry_run: bool,
-    /// Who is recorded; `ops-http` if nothing is said.
+    /// Who is recorded; `ops-http` if nothing is said. 1 to 100 bytes of UTF-8.
     #[schema(min_length = 1, max_length = 100, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     by: Option<String>,
-    /// Why.
+    /// Why. 1 to 500 bytes of UTF-8.
     #[schema(min_length = 1, max_length = 500, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     reason: Option<String>,
 }
@@ -137,13 +137,13 @@ pub(super) struct ReplayRequest {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct ReplayFilterRequest {
-    /// Their aggregates' type.
+    /// Their aggregates' type. 1 to 100 bytes of UTF-8.
     #[schema(min_length = 1, max_length = 100, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     aggregate_type: Option<String>,
-    /// Their aggregate.
+    /// Their aggregate. 1 to 200 bytes of UTF-8.
     #[schema(min_length = 1, max_length = 200, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     aggregate_id: Option<String>,
-    /// Their type.
+    /// Their type. 1 to 100 bytes of UTF-8.
     #[schema(min_length = 1, max_length = 100, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     event_type: Option<String>,
     /// The broker confirmed them at this time or later.
@@ -173,10 +173,10 @@ pub(super) struct PurgeRequest {
     /// Only say how many events it would delete.
     #[serde(default)]
     dry_run: bool,
-    /// Who is recorded; `ops-http` if nothing is said.
+    /// Who is recorded; `ops-http` if nothing is said. 1 to 100 bytes of UTF-8.
     #[schema(min_length = 1, max_length = 100, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     by: Option<String>,
-    /// Why.
+    /// Why. 1 to 500 bytes of UTF-8.
     #[schema(min_length = 1, max_length = 500, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     reason: Option<String>,
 }
@@ -269,14 +269,14 @@ pub(super) async fn purge(
     let only = optional("only", request.only, |text| text.parse::<SettledHistory>())?;
     let histories = only.map_or_else(|| SettledHistory::ALL.to_vec(), |only| vec![only]);
     let age = Duration::from_secs(request.older_than_seconds.into());
-    let failed = |source| problem(OperateError::Store { source });
     if request.dry_run {
-        let count = parts.purge.count(&histories, age).await.map_err(failed)?;
+        let count = parts.purge.count(&histories, age).await;
+        let count = count.map_err(|source| problem(OperateError::Store { source }))?;
         return Ok(Json(PurgeView::counted(count)));
     }
     let stop = StopSignal::new();
     let work = parts.purge.purge(&histories, age, PURGE_BATCH, &by, &stop);
-    let report = for_a_while(parts.bulk_time, &stop, work).await.map_err(failed)?;
+    let report = for_a_while(parts.bulk_time, &stop, work).await.map_err(|failed| midway(failed, false))?;
     Ok(Json(PurgeView::done(&report)))
 }
 
@@ -326,11 +326,12 @@ async fn act_on(
     let (outbox, stop) = (&parts.operate, StopSignal::new());
     let batch = if action == EventAction::Replay { REPLAY_BATCH } else { BATCH };
     let report = if dry_run {
-        for_a_while(parts.bulk_time, &stop, outbox.count_many(action, which, &stop)).await
+        for_a_while(parts.bulk_time, &stop, outbox.count_many(action, which, &stop)).await.map_err(problem)?
     } else {
-        for_a_while(parts.bulk_time, &stop, outbox.act_on_many(action, which, batch, by, &stop)).await
+        let work = outbox.act_on_many(action, which, batch, by, &stop);
+        for_a_while(parts.bulk_time, &stop, work).await.map_err(|failed| midway(failed, true))?
     };
-    Ok(Json(ManyView::new(action, report.map_err(problem)?, dry_run)))
+    Ok(Json(ManyView::new(action, report, dry_run)))
 }
 
 /// Lets the work come to its end once the time is over; dropping it would leave unknown what it did last.

@@ -85,6 +85,15 @@ pub(super) struct ForgottenView {
     known_consumers: Option<Vec<String>>,
 }
 
+/// What a consumer was asked for.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct UnparkView {
+    /// Whether the running consumer was asked.
+    asked: bool,
+    /// For how many consumers the aggregate is parked; where consumers are unordered, at least one.
+    aggregates: u64,
+}
+
 /// What a consumer has parked, longest first.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -149,23 +158,23 @@ pub(super) async fn forget(
 }
 
 /// Asks the running consumer to handle an aggregate's parked messages again, in order. It is recorded, then asked for; the
-/// consumer acts on it when its turn comes.
+/// consumer acts on it when its turn comes. Where no consumer has parked the aggregate, nothing is recorded or asked for.
 #[utoipa::path(post, path = "/ops/inbox/unpark", tag = "inbox", request_body = UnparkRequest,
-    responses((status = 202, description = "asked; the list of what is parked shows when it is done")))]
+    responses((status = 200, description = "whether it was asked for; the list of what is parked shows when it is done",
+        body = UnparkView)))]
 pub(super) async fn unpark(
     State(parts): State<Shared>,
     _: NoQuery,
     Change(request): Change<UnparkRequest>,
-) -> Answer<StatusCode> {
+) -> Answer<Json<UnparkView>> {
     let aggregate_type = AggregateType::try_new(request.aggregate_type);
     let aggregate_type = aggregate_type.map_err(|error| bad_request(format!("aggregateType: {error}")))?;
     let aggregate_id = AggregateId::try_new(request.aggregate_id);
     let aggregate_id = aggregate_id.map_err(|error| bad_request(format!("aggregateId: {error}")))?;
     let discard = optional("discard", request.discard, |text| text.parse::<EventId>())?;
     let by = attribution(request.by, request.reason)?;
-    let asked = parts.inbox.unpark(&aggregate_type, &aggregate_id, discard, &by).await;
-    asked.map_err(problem)?;
-    Ok(StatusCode::ACCEPTED)
+    let aggregates = parts.inbox.unpark(&aggregate_type, &aggregate_id, discard, &by).await.map_err(problem)?;
+    Ok(Json(UnparkView { asked: aggregates > 0, aggregates }))
 }
 
 fn consumer(name: String) -> Answer<ConsumerName> {

@@ -21,7 +21,11 @@ use crate::http::problem_details::ProblemDetails;
 
 #[derive(OpenApi)]
 #[openapi(
-    info(title = "Operations of the outbox", description = "An operator's view of outbox and inboxes, and actions on their events."),
+    info(
+        title = "Operations of the outbox",
+        description = "An operator's view of outbox and inboxes, and actions on their events. Texts are bounded in bytes of UTF-8, which \
+                       `maxLength` cannot count: beyond ASCII, fewer characters may be too many bytes."
+    ),
     paths(
         show,
         process::settings,
@@ -86,6 +90,8 @@ const NOT_SHOWN: (&str, &str) = (
 const NOT_ASKED: (&str, &str) =
     ("503", "the database or the broker cannot be reached, or there was no answer in time; it may have been asked for");
 const CONFLICT: (&str, &str) = ("409", "the event's status does not allow it");
+const HISTORY_GONE: (&str, &str) =
+    ("409", "the range reaches behind what is kept of published events: the detail says until when they are gone");
 /// Answered by the protocol's own layer, without a document.
 const HEAD_TOO_LARGE: (&str, &str) = ("431", "the request line and the headers are over 32 KiB, or over 64 headers");
 
@@ -104,6 +110,7 @@ impl Modify for Common {
                 let own = [
                     (of_one && !path.ends_with("/audit"), UNKNOWN),
                     (of_one && changes, CONFLICT),
+                    (path == "/ops/outbox/replay", HISTORY_GONE),
                     (path.ends_with("/payload"), NOT_SHOWN),
                     (path.ends_with("/unpark"), NOT_ASKED),
                 ];

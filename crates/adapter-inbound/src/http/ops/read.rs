@@ -30,13 +30,13 @@ pub(super) struct ListQuery {
     /// Only this status; upper and lower case are the same.
     #[param(schema_with = status_schema)]
     status: Option<String>,
-    /// Only this aggregate type.
+    /// Only this aggregate type. 1 to 100 bytes of UTF-8.
     #[param(min_length = 1, max_length = 100, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$", nullable = false)]
     aggregate_type: Option<String>,
-    /// Only this aggregate.
+    /// Only this aggregate. 1 to 200 bytes of UTF-8.
     #[param(min_length = 1, max_length = 200, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$", nullable = false)]
     aggregate_id: Option<String>,
-    /// Only this event type.
+    /// Only this event type. 1 to 100 bytes of UTF-8.
     #[param(min_length = 1, max_length = 100, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$", nullable = false)]
     event_type: Option<String>,
     /// Only events whose last failure was of this class.

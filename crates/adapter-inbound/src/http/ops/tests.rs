@@ -241,7 +241,7 @@ async fn a_list_is_filtered_and_names_the_next_page_when_it_is_full() {
         class: Some(FailureClass::Rejected),
         older_than: Some(Duration::from_secs(90)),
         published_from: Some(datetime!(2026-01-02 03:04:05 UTC)),
-        published_until: Some(datetime!(2026-01-02 03:04:05.5 +9)),
+        published_until: Some(datetime!(2026-01-03 03:04:05.5 +9)),
         from: Some(id()),
         to: Some(id()),
         unresolved: true,
@@ -250,7 +250,7 @@ async fn a_list_is_filtered_and_names_the_next_page_when_it_is_full() {
     };
     operations.expect_list().with(eq(filter)).returning(|_| Ok(page(1, Some(id()))));
     let known = "status=dead&aggregateType=work-log&aggregateId=a%20b&eventType=WorkLogReserved&class=rejected";
-    let times = "publishedFrom=2026-01-02T03:04:05Z&publishedUntil=2026-01-02T03:04:05.5%2B09:00";
+    let times = "publishedFrom=2026-01-02T03:04:05Z&publishedUntil=2026-01-03T03:04:05.5%2B09:00";
     let range = format!("{times}&from={ID}&to={ID}");
     let path = format!("/ops/outbox/events?{known}&olderThanSeconds=90&{range}&unresolved=true&after={ID}&limit=1");
     let answered = ask(operations, "GET", &path, "").await;
@@ -540,6 +540,10 @@ impl OutboxOperationsPort for Endless {
         assert_eq!((filter.status, filter.unresolved), (Some(OutboxEventStatus::Dead), true));
         tokio::task::yield_now().await;
         Ok(page(1, Some(id())))
+    }
+
+    async fn published_gone_until(&self) -> Result<Option<time::OffsetDateTime>, StoreError> {
+        Ok(None)
     }
 
     async fn blocked(&self, _: u32) -> Result<Vec<BlockedAggregate>, StoreError> {

@@ -443,6 +443,11 @@ pub(super) struct ManyView {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(format = "uuid", nullable = false)]
     next: Option<String>,
+    /// Published events are gone until then: what the filter means of them was not sent again. Left out if nothing that it
+    /// means is gone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = "date-time", nullable = false)]
+    history_gone_until: Option<String>,
     /// Of the events that were named, those that are not in the outbox; left out if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(schema_with = events_schema)]
@@ -455,13 +460,13 @@ pub(super) struct ManyView {
 
 impl ManyView {
     pub(super) fn new(action: EventAction, report: ManyReport, dry_run: bool) -> Self {
-        let ManyReport { events, interrupted, next, left } = report;
+        let ManyReport { events, interrupted, next, gone_until, left } = report;
         let named = |known: bool| {
             left.iter().filter(|left| left.found.is_some() == known).map(|left| left.id.to_string()).collect()
         };
         let (unknown, unchanged) = (named(false), named(true));
-        let next = next.map(|id| id.to_string());
-        Self { action: action.as_str(), events, dry_run, interrupted, next, unknown, unchanged }
+        let (next, history_gone_until) = (next.map(|id| id.to_string()), rfc3339(gone_until));
+        Self { action: action.as_str(), events, dry_run, interrupted, next, history_gone_until, unknown, unchanged }
     }
 }
 

@@ -109,7 +109,7 @@ const LACKING: &str = r"
      ORDER BY 2, 1";
 
 /// What a user that does everything needs. A row is also locked by UPDATE's permission.
-const USED: [(&str, &str); 15] = [
+const USED: [(&str, &str); 16] = [
     ("outbox_audit", "SELECT, INSERT"),
     ("outbox_claim", "SELECT, INSERT, UPDATE, DELETE"),
     ("outbox_doctor", "SELECT"),
@@ -122,6 +122,7 @@ const USED: [(&str, &str); 15] = [
     ("outbox_leader", "SELECT, INSERT, UPDATE"),
     ("outbox_pause", "SELECT, INSERT, UPDATE, DELETE"),
     ("outbox_relay", "SELECT, INSERT, UPDATE, DELETE"),
+    ("outbox_retention", "SELECT, INSERT, UPDATE"),
     ("outbox_schema_history", "SELECT"),
     ("app_schema_history", "SELECT"),
     ("outbox_event_sequence", "SELECT, USAGE"),

@@ -44,6 +44,10 @@ impl HandleMessage for TracedHandler {
         self.handler.consumer()
     }
 
+    fn listens_to(&self, message: &InboundMessage) -> bool {
+        self.handler.listens_to(message)
+    }
+
     async fn handle(&self, message: &InboundMessage) -> Result<Handled, HandlerError> {
         let span = self.span(message);
         TraceContext::of_event(&message.headers).continue_in(&span);

@@ -174,7 +174,7 @@ async fn an_interrupted_action_on_many_goes_on_where_it_was() {
     });
     let which = Selection::Matching(EventFilter::default());
     let first = operate(operations).act_on_many(EventAction::Requeue, &which, 2, &somebody(), &stop).await.unwrap();
-    let expected = ManyReport { events: 2, interrupted: true, next: Some(dead(2).id), left: Vec::new() };
+    let expected = ManyReport { events: 2, interrupted: true, next: Some(dead(2).id), ..ManyReport::default() };
     assert_eq!(first, expected);
     let mut operations = five_dead();
     operations
@@ -201,7 +201,7 @@ async fn an_action_on_many_ends_after_the_batch_in_which_it_is_told_to_stop() {
     });
     let which = Selection::Matching(EventFilter::default());
     let report = operate(operations).act_on_many(EventAction::Discard, &which, 2, &somebody(), &stop).await.unwrap();
-    let expected = ManyReport { events: 4, interrupted: true, next: Some(dead(4).id), left: Vec::new() };
+    let expected = ManyReport { events: 4, interrupted: true, next: Some(dead(4).id), ..ManyReport::default() };
     assert_eq!(report, expected);
 }
 
@@ -237,7 +237,7 @@ async fn a_range_that_ends_before_it_begins_is_refused_with_both_ends_and_nothin
         for error in [
             operate.page(&filter).await.unwrap_err(),
             operate.count_many(EventAction::Replay, &which, &stop).await.unwrap_err(),
-            operate.act_on_many(EventAction::Replay, &which, 2, &somebody(), &stop).await.unwrap_err(),
+            operate.act_on_many(EventAction::Replay, &which, 2, &somebody(), &stop).await.unwrap_err().source,
         ] {
             let text = error.to_string();
             assert!(ends.iter().all(|end| text.contains(end)), "{text}");
@@ -260,6 +260,7 @@ async fn a_replay_by_filter_is_about_published_events_of_the_range_and_goes_on_b
     };
     let stop = StopSignal::new();
     let mut operations = MockOutboxOperationsPort::new();
+    operations.expect_published_gone_until().returning(|| Ok(None));
     operations.expect_list().times(1).returning(move |filter| {
         assert_eq!((filter.status, filter.limit), (Some(OutboxEventStatus::Published), 2));
         assert_eq!((filter.from, filter.to), (Some(dead(1).id), Some(dead(4).id)));
@@ -274,8 +275,107 @@ async fn a_replay_by_filter_is_about_published_events_of_the_range_and_goes_on_b
     });
     let which = Selection::Matching(range);
     let report = operate(operations).act_on_many(EventAction::Replay, &which, 2, &somebody(), &stop).await.unwrap();
-    let expected = ManyReport { events: 2, interrupted: true, next: Some(dead(2).id), left: Vec::new() };
+    let expected = ManyReport { events: 2, interrupted: true, next: Some(dead(2).id), ..ManyReport::default() };
     assert_eq!(report, expected);
+}
+
+/// A filter that begins behind the first event; each look finds two.
+#[tokio::test]
+async fn a_replay_by_filter_that_fails_says_how_many_it_has_done_and_behind_which_event_it_goes_on() {
+    let published = |n: u128| OutboxEventState { status: OutboxEventStatus::Published, ..dead(n) };
+    let timeout = || StoreError::Timeout { limit: Duration::from_secs(5) };
+    // Of the calls that list or act, in their order, the one that fails.
+    for (failing_list, failing_act, done, next) in [(1, 0, 0, 1), (0, 1, 0, 1), (2, 0, 2, 3), (0, 2, 2, 3)] {
+        let mut operations = MockOutboxOperationsPort::new();
+        operations.expect_published_gone_until().returning(|| Ok(None));
+        let (mut lists, mut acts) = (0, 0);
+        operations.expect_list().returning(move |filter| {
+            lists += 1;
+            if lists == failing_list {
+                return Err(timeout());
+            }
+            let later = (1..=9).map(published).filter(|event| filter.after.is_none_or(|after| event.id > after));
+            let events: Vec<_> = later.take(2).collect();
+            Ok(EventPage { next: events.last().map(|event| event.id), events })
+        });
+        operations.expect_act().returning(move |_, ids, _| {
+            acts += 1;
+            if acts == failing_act { Err(timeout()) } else { Ok(ids.to_vec()) }
+        });
+        let which = Selection::Matching(EventFilter { after: Some(dead(1).id), ..EventFilter::default() });
+        let (operate, stop) = (operate(operations), StopSignal::new());
+        let failed = operate.act_on_many(EventAction::Replay, &which, 2, &somebody(), &stop).await.unwrap_err();
+        assert_eq!((failed.events, failed.next), (done, Some(dead(next).id)), "{failing_list} {failing_act}");
+        assert!(matches!(failed.source, OperateError::Store { source: StoreError::Timeout { .. } }), "{failed:?}");
+    }
+}
+
+/// An outbox without an event that matches, whose published history is gone until that second; asked for it, the answer to
+/// a replay and to its count.
+async fn replayed_where_history_is_gone_until(
+    second: u64,
+    range: EventFilter,
+) -> [Result<ManyReport, OperateError>; 2] {
+    let mut operations = MockOutboxOperationsPort::new();
+    operations.expect_published_gone_until().returning(move || Ok(Some(at(second))));
+    operations.expect_list().returning(|_| Ok(EventPage::default()));
+    let (operate, which, stop) = (operate(operations), Selection::Matching(range), StopSignal::new());
+    let replayed = operate.act_on_many(EventAction::Replay, &which, 2, &somebody(), &stop).await;
+    let counted = operate.count_many(EventAction::Replay, &which, &stop).await;
+    [replayed.map_err(|failed| failed.source), counted]
+}
+
+fn at(second: u64) -> time::OffsetDateTime {
+    time::OffsetDateTime::UNIX_EPOCH + Duration::from_secs(second)
+}
+
+#[tokio::test]
+async fn a_replay_of_a_range_that_reaches_behind_what_is_kept_is_refused_and_one_without_a_beginning_says_so() {
+    let (from, until) = (
+        |second| EventFilter { published_from: Some(at(second)), ..EventFilter::default() },
+        |second| EventFilter { published_until: Some(at(second)), ..EventFilter::default() },
+    );
+    for (range, field) in [(from(9), "published_from"), (from(10), "published_from"), (until(10), "published_until")] {
+        for refused in replayed_where_history_is_gone_until(10, range).await {
+            let error = refused.unwrap_err();
+            assert!(matches!(error, OperateError::HistoryGone { .. }), "{error:?}");
+            let text = error.to_string();
+            assert!(text.starts_with(field) && text.contains("are gone until 1970-01-01T00:00:10Z"), "{text}");
+        }
+    }
+    let by_id = EventFilter { from: Some(dead(1).id), ..EventFilter::default() };
+    for (range, told) in [(from(11), None), (until(11), Some(at(10))), (by_id, Some(at(10)))] {
+        for report in replayed_where_history_is_gone_until(10, range.clone()).await {
+            assert_eq!(report.unwrap(), ManyReport { gone_until: told, ..ManyReport::default() }, "{range:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn history_that_goes_while_a_replay_runs_is_told_and_what_was_done_stays_done() {
+    let mut operations = MockOutboxOperationsPort::new();
+    let mut looks = 0;
+    operations.expect_published_gone_until().times(2).returning(move || {
+        looks += 1;
+        Ok(Some(at(looks * 10)))
+    });
+    let published = OutboxEventState { status: OutboxEventStatus::Published, ..dead(1) };
+    operations.expect_list().returning(move |_| Ok(EventPage { events: vec![published.clone()], next: None }));
+    operations.expect_act().times(1).returning(|_, ids, _| Ok(ids.to_vec()));
+    let range = EventFilter { published_from: Some(at(15)), ..EventFilter::default() };
+    let (which, stop) = (Selection::Matching(range), StopSignal::new());
+    let report = operate(operations).act_on_many(EventAction::Replay, &which, 2, &somebody(), &stop).await.unwrap();
+    assert_eq!(report, ManyReport { events: 1, gone_until: Some(at(20)), ..ManyReport::default() });
+}
+
+#[tokio::test]
+async fn a_range_is_not_replayed_where_published_events_are_deleted() {
+    let operate = operate(MockOutboxOperationsPort::new()).on_publish(OnPublish::Delete);
+    let (which, stop) = (Selection::Matching(EventFilter::default()), StopSignal::new());
+    let failed = operate.act_on_many(EventAction::Replay, &which, 2, &somebody(), &stop).await.unwrap_err();
+    assert!(matches!(failed.source, OperateError::RangeNotKept), "{failed:?}");
+    let refused = operate.count_many(EventAction::Replay, &which, &stop).await.unwrap_err();
+    assert!(matches!(refused, OperateError::RangeNotKept), "{refused:?}");
 }
 
 #[tokio::test]

@@ -58,7 +58,7 @@ fn willing() -> OpsParts {
     of_inbox.expect_forget().returning(|_, _, _| Ok(0));
     of_inbox.expect_list_parked().returning(|_, _| Ok(Vec::new()));
     of_inbox.expect_consumers().returning(|| Ok(vec!["minutes".to_owned()]));
-    of_inbox.expect_record_unpark().returning(|_, _, _, _| Ok(()));
+    of_inbox.expect_record_unpark().returning(|_, _, _, _, _| Ok(1));
     requests.expect_request().returning(|_, _, _| Ok(()));
     OpsParts { purge, inbox: inbox(of_inbox, requests), payloads: true, ..parts_with(operations, audit) }
 }

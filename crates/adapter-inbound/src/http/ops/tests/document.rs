@@ -99,3 +99,58 @@ async fn every_text_of_a_request_has_its_bounds_or_its_form_in_the_document() {
     }
     assert_eq!((bounded > 20, together), (true, 5), "{bounded}");
 }
+
+/// `maxLength` counts characters, and what is stored has its bound in bytes.
+#[tokio::test]
+async fn every_bound_of_a_text_is_told_in_the_bytes_that_are_counted() {
+    let document = document().await;
+    let schemas = document["components"]["schemas"].as_object().unwrap().values();
+    let schemas = schemas.map(|schema| if schema["allOf"].is_array() { &schema["allOf"][0] } else { schema });
+    let fields = schemas.flat_map(|schema| schema["properties"].as_object().into_iter().flatten());
+    let fields = fields.map(|(name, schema)| (name.as_str(), &schema["maxLength"], &schema["description"]));
+    let operations =
+        document["paths"].as_object().unwrap().values().flat_map(|path| path.as_object().unwrap().values());
+    let parameters = operations.flat_map(|operation| operation["parameters"].as_array().into_iter().flatten());
+    let parameters = parameters.map(|parameter| {
+        (parameter["name"].as_str().unwrap(), &parameter["schema"]["maxLength"], &parameter["description"])
+    });
+    let mut bounded = 0;
+    for (name, most, description) in fields.chain(parameters) {
+        let Some(most) = most.as_u64() else { continue };
+        let (description, told) = (description.as_str().unwrap_or_default(), format!("1 to {most} bytes of UTF-8."));
+        assert!(description.ends_with(&told), "{name}: {description:?} without {told:?}");
+        bounded += 1;
+    }
+    assert_eq!(bounded, 28);
+}
+
+#[tokio::test]
+async fn a_text_of_as_many_bytes_as_are_documented_is_taken_and_one_of_as_many_longer_characters_is_not() {
+    let filter = |field: &str, text: &str| json!({ "filter": { field: text }, "dryRun": true });
+    let post = async |path: &str, body: &Value| {
+        let mut operations = MockOutboxOperationsPort::new();
+        operations.expect_list().returning(|_| Ok(page(0, None)));
+        ask(operations, "POST", path, &body.to_string()).await
+    };
+    for (most, half) in [(100, "é".repeat(50)), (200, "é".repeat(100)), (500, "é".repeat(250))] {
+        let whole = half.repeat(2);
+        assert_eq!((half.len(), whole.chars().count()), (most, most));
+        let bodies = |text: &str| match most {
+            100 => vec![
+                ("/ops/outbox/pause", json!({ "everything": true, "by": text })),
+                ("/ops/outbox/pause", json!({ "aggregateType": text })),
+                ("/ops/outbox/requeue", filter("aggregateType", text)),
+                ("/ops/outbox/replay", filter("eventType", text)),
+            ],
+            200 => vec![("/ops/outbox/discard", filter("aggregateId", text))],
+            _ => vec![("/ops/outbox/resume", json!({ "everything": true, "reason": text }))],
+        };
+        for (path, body) in bodies(&half) {
+            assert_eq!(post(path, &body).await.status, StatusCode::OK, "{path} {body}");
+        }
+        for (path, body) in bodies(&whole) {
+            let refused = format!("takes {} bytes, at most {most} are allowed", whole.len());
+            assert_problem(&post(path, &body).await, 400, &refused);
+        }
+    }
+}

@@ -87,11 +87,11 @@ async fn an_unpark_is_recorded_then_asked_for_and_answered_without_waiting_for_t
         of_inbox
             .expect_record_unpark()
             .times(1)
-            .withf(move |kind, aggregate, given_up, by| {
+            .withf(move |kind, aggregate, given_up, _, by| {
                 (kind.as_str(), aggregate.as_str(), *given_up) == ("order", "42", discard)
                     && by.operator.as_str() == "ops-http"
             })
-            .returning(|_, _, _, _| Ok(()));
+            .returning(|_, _, _, _, _| Ok(1));
         requests
             .expect_request()
             .times(1)
@@ -102,8 +102,18 @@ async fn an_unpark_is_recorded_then_asked_for_and_answered_without_waiting_for_t
         let given_up = discard.map(|event| event.to_string());
         let body = json!({ "aggregateType": "order", "aggregateId": "42", "discard": given_up }).to_string();
         let answered = ask_of(of_inbox, requests, change("/ops/inbox/unpark", &body)).await;
-        assert_eq!((answered.status, answered.body), (StatusCode::ACCEPTED, Value::Null));
+        assert_eq!((answered.status, answered.body), (StatusCode::OK, json!({ "asked": true, "aggregates": 1 })));
     }
+}
+
+#[tokio::test]
+async fn an_unpark_of_what_no_consumer_has_parked_says_that_nothing_was_asked_for() {
+    let (mut of_inbox, mut requests) = (MockInboxOperationsPort::new(), MockUnparkRequestPort::new());
+    of_inbox.expect_record_unpark().returning(|_, _, _, _, _| Ok(0));
+    requests.expect_request().never();
+    let asked = change("/ops/inbox/unpark", r#"{"aggregateType":"order","aggregateId":"42"}"#);
+    let answered = ask_of(of_inbox, requests, asked).await;
+    assert_eq!((answered.status, answered.body), (StatusCode::OK, json!({ "asked": false, "aggregates": 0 })));
 }
 
 #[tokio::test]
@@ -143,14 +153,14 @@ async fn what_cannot_be_read_of_an_inbox_is_a_bad_request() {
 async fn a_broker_that_is_away_is_503_and_a_store_that_refuses_500() {
     let body = r#"{"aggregateType":"order","aggregateId":"42"}"#;
     let (mut of_inbox, mut requests) = (MockInboxOperationsPort::new(), MockUnparkRequestPort::new());
-    of_inbox.expect_record_unpark().returning(|_, _, _, _| Ok(()));
+    of_inbox.expect_record_unpark().returning(|_, _, _, _, _| Ok(1));
     requests.expect_request().returning(|_, _, _| Err(UnparkRequestError { source: "no broker answers".into() }));
     let answered = ask_of(of_inbox, requests, change("/ops/inbox/unpark", body)).await;
     assert_problem(&answered, 503, "the consumer could not be asked: no broker answers");
 
     let (mut of_inbox, mut requests) = (MockInboxOperationsPort::new(), MockUnparkRequestPort::new());
     let refused = || StoreError::Refused { source: "password of db.internal".into() };
-    of_inbox.expect_record_unpark().returning(move |_, _, _, _| Err(refused()));
+    of_inbox.expect_record_unpark().returning(move |_, _, _, _, _| Err(refused()));
     requests.expect_request().never();
     let answered = ask_of(of_inbox, requests, change("/ops/inbox/unpark", body)).await;
     assert_problem(&answered, 500, "the inbox could not be read or changed: the database refused the statement");

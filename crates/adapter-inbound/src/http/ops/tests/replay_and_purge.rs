@@ -14,6 +14,7 @@ async fn published_events_of_a_range_are_counted_or_sent_again_and_the_answer_sa
     let filter = filter.replace("FROM", ID);
     for dry_run in [true, false] {
         let mut operations = MockOutboxOperationsPort::new();
+        operations.expect_published_gone_until().returning(|| Ok(None));
         operations.expect_list().times(1).returning(|filter| {
             assert_eq!(filter.status, Some(OutboxEventStatus::Published));
             assert_eq!(filter.aggregate_type.as_ref().map(AggregateType::as_str), Some("order"));
@@ -33,6 +34,45 @@ async fn published_events_of_a_range_are_counted_or_sent_again_and_the_answer_sa
         let expected = json!({ "action": "replay", "events": 3, "dryRun": dry_run, "interrupted": false });
         assert_eq!((answered.status, answered.body), (StatusCode::OK, expected));
     }
+}
+
+#[tokio::test]
+async fn a_replay_that_fails_midway_says_how_many_events_were_sent_again_and_where_it_goes_on() {
+    let mut operations = MockOutboxOperationsPort::new();
+    operations.expect_published_gone_until().returning(|| Ok(None));
+    operations.expect_list().returning(|_| Ok(page(3, Some(id()))));
+    let mut batches = 0;
+    operations.expect_act().times(2).returning(move |_, ids, _| {
+        batches += 1;
+        if batches == 1 {
+            return Ok(ids.to_vec());
+        }
+        Err(StoreError::Unavailable { source: "password of db.internal".into() })
+    });
+    let body = r#"{"filter":{"aggregateType":"order"}}"#;
+    let answered = ask(operations, "POST", "/ops/outbox/replay", body).await;
+    let said = format!("events changed before it failed: 3; the same request goes on with \"after\": \"{ID}\"");
+    assert_problem(&answered, 503, &said);
+    assert!(!answered.body.to_string().contains("password"));
+}
+
+#[tokio::test]
+async fn a_range_that_reaches_behind_what_is_kept_is_a_conflict_and_one_without_a_beginning_is_told_of_it() {
+    let replay = async |filter: &str| {
+        let mut operations = MockOutboxOperationsPort::new();
+        operations.expect_published_gone_until().returning(|| Ok(Some(datetime!(2026-01-02 03:04:05 UTC))));
+        operations.expect_list().returning(|_| Ok(page(3, None)));
+        operations.expect_act().returning(|_, ids, _| Ok(ids.to_vec()));
+        ask(operations, "POST", "/ops/outbox/replay", &format!(r#"{{"filter":{filter}}}"#)).await
+    };
+    let refused = replay(r#"{"publishedFrom":"2026-01-01T00:00:00Z"}"#).await;
+    let said = "published_from is 2026-01-01T00:00:00Z, but published events are gone until 2026-01-02T03:04:05Z: \
+         what is replayed must lie behind that";
+    assert_problem(&refused, 409, said);
+    let whole = replay(r#"{"publishedFrom":"2026-01-03T00:00:00Z"}"#).await;
+    assert_eq!((whole.status, whole.body.get("historyGoneUntil")), (StatusCode::OK, None));
+    let rest = replay(r#"{"aggregateType":"order"}"#).await;
+    assert_eq!((rest.status, &rest.body["historyGoneUntil"]), (StatusCode::OK, &json!("2026-01-02T03:04:05Z")));
 }
 
 /// As many as a request may name are one batch, which alone keeps the order of their aggregates.
@@ -118,6 +158,7 @@ async fn a_purge_that_the_store_refuses_is_a_problem_without_its_own_words() {
     let request = request.header(CONTENT_TYPE, "application/json");
     let request = request.body(Body::from(r#"{"olderThanSeconds":90}"#)).unwrap();
     let answered = send(ops_router(parts, OpsAccess::Loopback), request).await;
-    assert_problem(&answered, 503, "the database cannot be reached");
+    let said = "the database cannot be reached; events changed before it failed: 0; the same request can be made again";
+    assert_problem(&answered, 503, said);
     assert!(!answered.body.to_string().contains("password"));
 }
