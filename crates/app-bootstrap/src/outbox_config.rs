@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use adapter_inbound::amqp::{AmqpUnparkRequests, ConsumerCheck};
+use adapter_inbound::amqp::{AmqpUnparkAdapter, ConsumerCheck};
 use adapter_outbound::{JwePayloadCipher, PublisherKind, amqp::BrokerCheck};
 use adapter_persistence_postgres::{
     AutovacuumCheck, ClockCheck, Database, IndexCheck, LaneCheck, OutboxEventRepository, OutboxReaper, OutboxRole,
@@ -168,7 +168,7 @@ impl<'a> OutboxConfig<'a> {
     #[must_use]
     pub fn operate_inbox(&self) -> Arc<OperateInboxUseCase> {
         let consumer = &self.settings.consumer;
-        let requests = AmqpUnparkRequests::new(consumer.clone());
+        let requests = AmqpUnparkAdapter::new(consumer.clone());
         Arc::new(OperateInboxUseCase::new(self.inbox(), Arc::new(requests)).unordered(consumer.unordered))
     }
 

@@ -48,4 +48,4 @@ pub use handle::HandleMessage;
 pub use observer::{ConsumerObserver, ConsumerSignal, NoConsumerObserver, ParkCause};
 pub use readiness::ConsumerReadiness;
 pub use settings::{ConsumerSettings, InvalidConsumerSettings, OutageSettings, RetrySettings};
-pub use unpark::{AmqpUnparkRequests, UnparkRequest, request_unpark};
+pub use unpark::{AmqpUnparkAdapter, UnparkRequest, request_unpark};

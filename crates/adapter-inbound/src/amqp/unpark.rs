@@ -102,11 +102,11 @@ pub async fn request_unpark(settings: &ConsumerSettings, request: &UnparkRequest
 
 /// Requests by way of the work queue.
 #[derive(Debug, Clone)]
-pub struct AmqpUnparkRequests {
+pub struct AmqpUnparkAdapter {
     settings: ConsumerSettings,
 }
 
-impl AmqpUnparkRequests {
+impl AmqpUnparkAdapter {
     /// Asks the consumer that has these settings, in whichever process it runs.
     #[must_use]
     pub const fn new(settings: ConsumerSettings) -> Self {
@@ -115,7 +115,7 @@ impl AmqpUnparkRequests {
 }
 
 #[async_trait]
-impl UnparkRequestPort for AmqpUnparkRequests {
+impl UnparkRequestPort for AmqpUnparkAdapter {
     async fn request(
         &self,
         aggregate_type: &AggregateType,
