@@ -231,6 +231,55 @@ async fn cleaning_costs_each_batch_the_same_and_a_claim_nothing_however_much_was
     old.execute("ROLLBACK").await;
 }
 
+/// Rule R16. What came and went while somebody holds a transaction open stays in the indexes, and its pages are not walked.
+#[tokio::test]
+async fn lanes_that_came_and_went_under_an_old_snapshot_or_beside_a_long_transaction_cost_a_claim_no_more() {
+    const GONE: u32 = 20_000;
+    for (begin, hold) in
+        [("BEGIN ISOLATION LEVEL REPEATABLE READ", "SELECT 1"), ("BEGIN", "SELECT pg_current_xact_id()::text")]
+    {
+        let postgres = Postgres::fresh().await;
+        let mut sql = postgres.sql().await;
+        append(&mut sql, "a", LANES, 1_000).await;
+        tidy_up(&mut sql).await;
+        claim(&mut sql).await;
+        let (alone, _) = claim(&mut sql).await;
+
+        let mut held = postgres.sql().await;
+        held.execute(begin).await;
+        held.rows(hold).await;
+        append(&mut sql, "gone", GONE, GONE).await;
+        // In an order of their own, so that each of them is a page to visit for whoever walks over them.
+        sql.execute(
+            "UPDATE outbox_lane SET due_at = statement_timestamp() - (1 + random()) * interval '1 h' \
+              WHERE lane IN (SELECT e.lane FROM outbox_event e WHERE e.aggregate_id LIKE 'gone%')",
+        )
+        .await;
+        sql.execute("DELETE FROM outbox_lane WHERE due_at < statement_timestamp() - interval '1 h'").await;
+        sql.execute(
+            "UPDATE outbox_event SET status = 'PUBLISHED', published_at = statement_timestamp() \
+              WHERE aggregate_id LIKE 'gone%'",
+        )
+        .await;
+
+        // A look at the whole index meets them all. It is made now and then, beside the claims.
+        sql.execute("DELETE FROM outbox_due_floor").await;
+        let look = sql.rows("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT outbox_due_from()").await;
+        let look = touched(&look[0].get::<Value, _>(0));
+        assert!(look > u64::from(GONE / 2), "{look} pages: {hold} has kept nothing");
+        let mut beside = u64::MAX;
+        for _ in 0..5 {
+            // On a machine that stands still for seconds in between, the claim has to make the look itself.
+            sql.execute("SELECT outbox_due_from()").await;
+            let (touched, handed_out) = claim(&mut sql).await;
+            assert_eq!(handed_out, 100);
+            beside = beside.min(touched);
+        }
+        assert!(beside < alone * 3, "{beside} pages beside {hold}, where a claim alone takes {alone}");
+        held.execute("ROLLBACK").await;
+    }
+}
+
 #[tokio::test]
 async fn a_claim_of_one_aggregate_follows_its_run_however_long_the_aggregate_is() {
     let (short, long) = (Postgres::fresh().await, Postgres::fresh().await);

@@ -1,5 +1,7 @@
 //! Order: within an aggregate it reaches the effect, and aggregates do not wait for each other.
 
+use std::sync::Arc;
+
 use adapter_inbound::amqp::ConsumerSignal;
 
 use crate::{
@@ -78,6 +80,45 @@ async fn many_aggregates_with_failures_everywhere_keep_their_order() {
     running.stopped().await;
     assert_eq!(world.left_in_queue().await, 0);
     assert_eq!(world.broker.ready(&world.broker.parking_queue).await, 0);
+}
+
+/// Rule R22: how consumers scale out. One consumer by name, in a process for each queue; an aggregate has one queue.
+#[tokio::test]
+async fn aggregates_that_are_spread_over_queues_keep_their_order_and_no_queue_waits_for_another() {
+    let gate = Gate::default();
+    let blocked = gate.clone();
+    let script = move |aggregate: &str, sequence: i64, tries: u32| match (aggregate, sequence, tries) {
+        ("0", 1, _) => Step::WaitFor(blocked.clone()),
+        ("0" | "2", 3 | 10 | 17, 1) => Step::Retry,
+        ("0" | "2", 6 | 13, 1) => Step::Panic,
+        _ => Step::Apply,
+    };
+    let even = Broker::shared("spread", QueueType::Quorum).await;
+    let odd = Broker::at(&even.url, &format!("{}.odd", even.queue), QueueType::Quorum).await;
+    let (mut even, mut odd) = (World::on(even, script.clone()), World::on(odd, script));
+    even.settings.concurrency = 1;
+    (odd.inbox, odd.clock, odd.journal) = (even.inbox.clone(), Arc::clone(&even.clock), Arc::clone(&even.journal));
+    let running = [even.start(), odd.start()];
+    for sequence in 1..=20 {
+        for aggregate in 0..8 {
+            // As an exchange does that hashes the aggregate's id.
+            let world = if aggregate % 2 == 0 { &even } else { &odd };
+            world.publish(&aggregate.to_string(), [sequence]).await;
+        }
+    }
+    gate.reached_by(1).await;
+    let all: Vec<i64> = (1..=20).collect();
+    let through = |aggregates: [&str; 4]| aggregates.iter().all(|aggregate| even.journal.of(aggregate) == all);
+    // The clock stands still, so that nothing gives up waiting at the gate.
+    eventually("the other queue is through", async || through(["1", "3", "5", "7"])).await;
+    assert_eq!(even.journal.of("0"), [0_i64; 0]);
+    gate.open();
+    even.eventually("its own queue is through", async || through(["0", "2", "4", "6"])).await;
+    assert_eq!(even.journal.effects().len(), 160, "no effect twice");
+    for consumer in running {
+        consumer.stopped().await;
+    }
+    assert_eq!((even.left_in_queue().await, odd.left_in_queue().await), (0, 0));
 }
 
 #[tokio::test]

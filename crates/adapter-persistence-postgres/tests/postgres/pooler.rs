@@ -1,4 +1,5 @@
-//! Behind a pooler in transaction mode, which the step `pgbouncer` of `cargo xtask check` puts before the server (case P46).
+//! Behind a pooler in transaction mode, which the step `pgbouncer` of `cargo xtask check` puts before the server
+//! (case P46).
 
 use application_core::ports::OutboxStorePort;
 
