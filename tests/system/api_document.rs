@@ -169,7 +169,7 @@ async fn serve(stage: &Operated, client: &Client) -> Outcome<(AppProcess, Value)
     let event = format!("/ops/outbox/events/{PUBLISHED}");
     let published = || async {
         let answer = client.get(process.ops_url(&event)).bearer_auth(TOKEN).send().await.ok()?;
-        (answer.json::<Value>().await.ok()?["status"] == "PUBLISHED").then_some(())
+        (answer.json::<Value>().await.ok()?.get("status")? == "PUBLISHED").then_some(())
     };
     eventually("the published event", PATIENCE, published).await?;
     let document = client.get(process.ops_url("/ops/openapi.json")).bearer_auth(TOKEN).send().await?.json().await?;

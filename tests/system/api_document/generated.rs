@@ -208,7 +208,9 @@ impl Maker<'_> {
     fn expected_of_query(&self, schema: &Value, asked: &Value) -> Outcome<Option<Expected>> {
         let mut seen = Map::new();
         for (name, value) in asked.as_object().into_iter().flatten() {
-            let is_text = types(&schema["properties"][name.as_str()]).contains(&"string");
+            let is_text =
+                types(schema.get("properties").and_then(|properties| properties.get(name)).unwrap_or(&Value::Null))
+                    .contains(&"string");
             let value = match value {
                 Value::Null | Value::Array(_) | Value::Object(_) => return Ok(None),
                 value if is_text => Value::from(as_text(value)),

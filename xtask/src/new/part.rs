@@ -112,9 +112,10 @@ impl Part {
         }
         let text = self.filled(tree, self.kind.template())?;
         if self.kind == Kind::Consumer {
-            let (test, snake) = (self.filled(tree, CONSUMER_AS_IT_RUNS)?, self.context.replace('-', "_"));
+            let as_it_runs = self.filled(tree, CONSUMER_AS_IT_RUNS)?;
             self.register_handler(tree)?;
-            system_test::add(tree, &format!("{snake}_{}", self.name.joined('_')), test)?;
+            let name = format!("{}_{}", self.context.replace('-', "_"), self.name.joined('_'));
+            system_test::add(tree, &name, as_it_runs)?;
         }
         declare(tree, &parents.map(|parent| format!("{home}/{parent}")), &module)?;
         tree.set(&file, text);
@@ -251,10 +252,9 @@ mod tests {
         let context = text("crates/app-bootstrap/src/contexts/shop_floor.rs");
         assert!(context.contains("ConsumerName::new(\"bill-payments\"), handler: Arc::new(BillPayments)"), "{context}");
         assert!(text("crates/shop-floor/src/adapter/consumer.rs").contains("EVENT_TYPE: &str = \"BillPaid\""));
-        let test = text("tests/system/contexts/shop_floor_bill_payments.rs");
-        assert!(
-            test.contains("service.commit(\"BillPaid\", \"{}\")") && test.contains("handled(\"bill-payments\", 1)")
-        );
+        let as_it_runs = text("tests/system/contexts/shop_floor_bill_payments.rs");
+        assert!(as_it_runs.contains("service.commit(\"BillPaid\", \"{}\")"), "{as_it_runs}");
+        assert!(as_it_runs.contains("handled(\"bill-payments\", 1)"), "{as_it_runs}");
         assert!(text("tests/system/contexts.rs").contains("\nmod shop_floor_bill_payments;\n"));
 
         let again = refused(new(root, &words("consumer Other --event BillPaid --context shop-floor")));

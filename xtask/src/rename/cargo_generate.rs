@@ -39,7 +39,7 @@ fn config(text: &str) -> Vec<String> {
             _ => found.push(format!("{CONFIG}: [{key}] asks or runs something")),
         }
     }
-    if !table.get("template").is_some_and(|template| template.get("exclude").is_some()) {
+    if table.get("template").is_none_or(|template| template.get("exclude").is_none()) {
         found.push(format!("{CONFIG}: template.exclude is not set: braces would be filled in"));
     }
     for code in text.lines().filter(|line| line.starts_with('#')).flat_map(markdown::codes) {

@@ -211,8 +211,8 @@ impl Worker {
             traceparent = message.headers.get("traceparent"),
         );
         let limit = self.settings.handler_timeout;
-        let handling = AssertUnwindSafe(handler.handle(message).instrument(span)).catch_unwind();
-        match tokio::time::timeout(limit, handling).await {
+        let attempt = AssertUnwindSafe(handler.handle(message).instrument(span)).catch_unwind();
+        match tokio::time::timeout(limit, attempt).await {
             Err(_) => Some(Some(Fault::Charged(format!("the handler did not end within {limit:?}")))),
             Ok(Err(_panic)) => Some(Some(Fault::Charged("the handler panicked".to_owned()))),
             Ok(Ok(Err(error))) => Some(Some(Fault::of(&error))),
