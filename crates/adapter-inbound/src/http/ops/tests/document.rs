@@ -130,6 +130,7 @@ async fn a_text_of_as_many_bytes_as_are_documented_is_taken_and_one_of_as_many_l
     let post = async |path: &str, body: &Value| {
         let mut operations = MockOutboxOperationsPort::new();
         operations.expect_list().returning(|_| Ok(page(0, None)));
+        operations.expect_published_gone_until().returning(|| Ok(None));
         ask(operations, "POST", path, &body.to_string()).await
     };
     for (most, half) in [(100, "é".repeat(50)), (200, "é".repeat(100)), (500, "é".repeat(250))] {
