@@ -22,6 +22,9 @@ CREATE TABLE outbox_inbox_parked (
     CONSTRAINT outbox_inbox_parked_consumer_check CHECK (octet_length(consumer) BETWEEN 1 AND 100)
 );
 
+-- Who has parked an aggregate, whichever consumer: outbox_record_unpark.
+CREATE INDEX outbox_inbox_parked_aggregate ON outbox_inbox_parked (aggregate_type, aggregate_id);
+
 -- What a person does to them leaves a record, as what is done to events does (outbox_audit).
 
 -- Lets a consumer forget events, so that a replay of them has its effect again. Returns those that were recorded.

@@ -1,5 +1,6 @@
 //! The page of settings, `docs/settings.md`: keys, types, defaults and variables come from the types of the settings; bounds
-//! and meanings are written on the page, and each bound is tried. `cargo xtask settings` writes, `--check` compares.
+//! and meanings are written on the page, and ranges, words and examples of other bounds are tried. `cargo xtask settings`
+//! writes, `--check` compares.
 
 mod bounds;
 #[cfg(test)]

@@ -5,7 +5,7 @@
 
 mod pooler;
 mod runner;
-mod test_output;
+pub(crate) mod test_output;
 
 use std::{collections::BTreeSet, path::Path, process::Command as Process};
 

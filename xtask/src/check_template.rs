@@ -7,6 +7,7 @@ use std::{
 
 use crate::{
     Error, arch,
+    check::test_output::TestOutput,
     command::Command,
     output, process,
     rename::{RenameError, VERSION_FILE},
@@ -104,9 +105,7 @@ fn walk(root: &Path, target: &Path, way: &Way) -> Result<u8, Error> {
     for step in way.steps {
         commit(&folder)?;
         output::say(&format!("\n{}: cargo xtask {}", way.name, step.join(" ")));
-        let mut command = process::cargo(&folder);
-        command.args(["xtask"]).args(*step).env("CARGO_TARGET_DIR", target);
-        let code = process::status_of(&mut command)?;
+        let code = run(&folder, target, step)?;
         if code != 0 {
             output::say(&format!(
                 "FAILED  {}: cargo xtask {} ({code}); look into {}",
@@ -119,6 +118,36 @@ fn walk(root: &Path, target: &Path, way: &Way) -> Result<u8, Error> {
     }
     output::say(&format!("ok      {}: {} steps; {}", way.name, way.steps.len(), way.shows));
     Ok(0)
+}
+
+/// Runs a step in the copy and gives its exit code. What shows the delivery fails unless each of its tests was run.
+fn run(folder: &Path, target: &Path, step: &[&str]) -> Result<u8, Error> {
+    let mut command = process::cargo(folder);
+    command.arg("xtask").args(step).env("CARGO_TARGET_DIR", target);
+    if step != DELIVERED {
+        return process::status_of(&mut command);
+    }
+    let mut tests = TestOutput::default();
+    let status = process::follow(command, |line| {
+        output::say(line);
+        tests.read(line);
+    })?;
+    Ok(shown(process::code(status), &tests))
+}
+
+/// The exit code of the tests of delivery: a filter that matches no test would pass.
+fn shown(code: u8, tests: &TestOutput) -> u8 {
+    let (expected, passed) = (delivery_tests().count(), tests.passed());
+    if code == 0 && passed != expected {
+        output::say(&format!("delivery is shown by {expected} tests, and {passed} passed"));
+        return 1;
+    }
+    code
+}
+
+/// The tests that [`DELIVERED`] runs.
+fn delivery_tests() -> impl Iterator<Item = &'static str> {
+    DELIVERED.iter().copied().skip_while(|word| *word != "--").skip(1)
 }
 
 /// Copies the workspace's files into a folder that is new.
@@ -144,8 +173,9 @@ fn commit(folder: &Path) -> Result<(), Error> {
 
 #[cfg(test)]
 mod tests {
-    use super::{AGGREGATE, CONSUMER, DELIVERED, WAYS, chosen, commit, copy};
+    use super::{AGGREGATE, CONSUMER, DELIVERED, WAYS, chosen, commit, copy, delivery_tests, shown};
     use crate::{
+        check::test_output::TestOutput,
         command::COMMANDS,
         markdown,
         tree::{Tree, fixture::planted, git, require_clean},
@@ -168,11 +198,29 @@ mod tests {
         }
     }
 
-    /// A filter that matches no test passes: what the step names must be what the templates write.
+    #[test]
+    fn delivery_counts_only_if_each_of_its_tests_was_run() {
+        let code = |code, results: &[&str]| {
+            let mut tests = TestOutput::default();
+            results.iter().for_each(|result| tests.read(&format!("test result: {result}")));
+            shown(code, &tests)
+        };
+        let (none, one) = ("ok. 0 passed; 0 failed; 96 filtered out", "ok. 1 passed; 0 failed; 95 filtered out");
+        let (two, three) = ("ok. 2 passed; 0 failed; 94 filtered out", "ok. 3 passed; 0 failed; 93 filtered out");
+        for passing in [&[two][..], &[one, one], &[none, two]] {
+            assert_eq!(code(0, passing), 0, "{passing:?}");
+        }
+        for failing in [&[none][..], &[], &[one], &[three], &[two, one]] {
+            assert_eq!(code(0, failing), 1, "{failing:?}");
+        }
+        assert_eq!(code(101, &["FAILED. 1 passed; 1 failed"]), 101);
+    }
+
+    /// What the step names must be what the templates write.
     #[test]
     fn delivery_is_shown_by_tests_that_the_templates_write() {
         let named: Vec<&str> =
-            DELIVERED.iter().filter_map(|word| word.rsplit_once("::")).map(|(_, name)| name).collect();
+            delivery_tests().filter_map(|word| word.rsplit_once("::")).map(|(_, name)| name).collect();
         let written = [
             ("aggregate/system.rs.tmpl", "{{aggregate}}", "invoice"),
             ("part/consumer_system.rs.tmpl", "{{name}}", "payments"),

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use application_core::usecases::StopSignal;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -18,12 +19,38 @@ pub struct SignalError(#[source] std::io::Error);
 /// # Errors
 /// [`SignalError`].
 pub fn cancel_at_signal(cancel: CancellationToken) -> Result<(), SignalError> {
+    at_signal(move || {
+        // First the line: a process that has nothing in flight may be gone before a later one.
+        tell();
+        cancel.cancel();
+    })
+}
+
+/// What is set at SIGTERM or SIGINT, for work in steps. A second signal exits at once.
+///
+/// # Errors
+/// [`SignalError`].
+pub fn stop_at_signal() -> Result<StopSignal, SignalError> {
+    let stop = StopSignal::new();
+    let told = stop.clone();
+    at_signal(move || {
+        // First the signal: whoever reads the line relies on it that no further step begins.
+        told.set();
+        tell();
+    })?;
+    Ok(stop)
+}
+
+fn tell() {
+    tracing::info!("stopping: what is in flight is finished, a second signal exits at once");
+}
+
+fn at_signal(act: impl FnOnce() + Send + 'static) -> Result<(), SignalError> {
     let mut terminate = signal(SignalKind::terminate()).map_err(SignalError)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(SignalError)?;
     tokio::spawn(async move {
         either(&mut terminate, &mut interrupt).await;
-        tracing::info!("stopping: what is in flight is finished, a second signal exits at once");
-        cancel.cancel();
+        act();
         either(&mut terminate, &mut interrupt).await;
         tracing::warn!("stopped by a second signal");
         std::process::exit(i32::from(EXIT_NOT_DRAINED));

@@ -16,7 +16,7 @@ const MISSING: &[(&str, &str)] = &[
 
 /// The output of `cargo test`, read line by line.
 #[derive(Debug, Default)]
-pub(super) struct TestOutput {
+pub(crate) struct TestOutput {
     passed: usize,
     failed: Vec<String>,
     not_run: Vec<String>,
@@ -26,7 +26,7 @@ pub(super) struct TestOutput {
 
 impl TestOutput {
     /// Takes in a line.
-    pub(super) fn read(&mut self, line: &str) {
+    pub(crate) fn read(&mut self, line: &str) {
         let heading = line.strip_prefix("---- ").and_then(|rest| rest.strip_suffix(" stdout ----"));
         if let Some(name) = heading {
             self.finish_current();
@@ -41,6 +41,11 @@ impl TestOutput {
         if let Some(rest) = line.strip_prefix("test result: ") {
             self.passed += passed(rest);
         }
+    }
+
+    /// How many tests have passed, over all programs.
+    pub(crate) const fn passed(&self) -> usize {
+        self.passed
     }
 
     fn finish_current(&mut self) {

@@ -235,9 +235,15 @@ async fn append_call_by_call(
     events: &[NewOutboxEvent; 2],
     first_lane_is_held: &Barrier,
 ) -> Result<(), OutboxAppendError> {
-    let mut tx = fixture.work.begin().await?;
-    fixture.events.append(&mut tx, &events[..1]).await?;
+    let first = async {
+        let mut tx = fixture.work.begin().await?;
+        fixture.events.append(&mut tx, &events[..1]).await?;
+        Ok::<_, OutboxAppendError>(tx)
+    }
+    .await;
+    // Who has failed comes here as well: the other one would wait for ever, and nobody would be told why.
     first_lane_is_held.wait().await;
+    let mut tx = first?;
     fixture.events.append(&mut tx, &events[1..]).await?;
     Ok(fixture.work.commit(tx).await?)
 }

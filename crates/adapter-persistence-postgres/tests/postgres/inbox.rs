@@ -131,6 +131,24 @@ async fn a_parked_aggregate_is_remembered_until_it_is_let_through() {
 }
 
 #[tokio::test]
+async fn an_unpark_looks_at_the_marks_of_its_aggregate_alone() {
+    let fixture = Fixture::new("marks").await;
+    let mut sql = fixture.sql().await;
+    sql.execute(
+        "INSERT INTO outbox_inbox_parked (consumer, aggregate_type, aggregate_id, event_id, reason) \
+         SELECT 'c', 'order', 'o-' || n, gen_random_uuid(), 'broken' FROM generate_series(1, 20000) n; \
+         ANALYZE outbox_inbox_parked",
+    )
+    .await;
+    let mut asking = fixture.sql().await;
+    asking.execute("BEGIN").await;
+    let parked: i64 = asking.one("SELECT outbox_record_unpark('order', 'o-7', NULL, 'somebody')").await;
+    let read_through: i64 =
+        asking.one("SELECT seq_scan FROM pg_stat_xact_user_tables WHERE relname = 'outbox_inbox_parked'").await;
+    assert_eq!((parked, read_through), (1, 0));
+}
+
+#[tokio::test]
 async fn records_are_forgotten_by_age_in_batches_and_under_a_standing_term_alone() {
     let fixture = Fixture::new("forget").await;
     let inbox = PostgresInbox::new(fixture.database.clone());

@@ -16,8 +16,9 @@ Examples:
   app outbox doctor --process serve --json
   app outbox doctor --repair --reason 'restored from a dump'
 
-It looks at the database, the broker and the settings, and changes nothing without --repair. A repair of lanes that are
-right touches none and leaves no record. What it is at is told by a line of the log, if logs.filter lets it through.
+It looks at the database, the broker and the settings, and changes nothing without --repair. A repair compares the lanes
+with the open events first; where all are right it touches none and leaves no record.
+What it is at is told by a line of the log, if logs.filter lets it through.
 Where the database has the roles of migrations/roles, the rights of those are looked at that its user is a member of, or
 that --process needs.";
 

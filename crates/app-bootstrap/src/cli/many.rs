@@ -7,20 +7,19 @@ use application_core::{
     ports::{EventFilter, with_causes},
     usecases::{
         LeftAlone, MOST_IN_A_BATCH, ManyFailed, ManyReport, OperateError, OperateOutboxUseCase, PurgeOutboxUseCase,
-        Selection, StopSignal,
+        Selection,
     },
 };
 use clap::Args;
 use serde_json::{Map, Value, json};
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
-use tokio_util::sync::CancellationToken;
 
 use super::{
     attribution::AttributionArgs,
     output,
     values::{age, aggregate_id, aggregate_type, event_type, time},
 };
-use crate::{error::BootstrapError, shutdown::cancel_at_signal, words::counted};
+use crate::{error::BootstrapError, shutdown::stop_at_signal, words::counted};
 
 /// The exit code of a command that was told to stop, as a shell would have it.
 const EXIT_INTERRUPTED: u8 = 130;
@@ -259,17 +258,6 @@ impl PurgeArgs {
         let report = purging.await.map_err(|failed| failed_midway(PURGE, failed, self.json))?;
         Ok(say(PURGE, &report, None, false, self.json))
     }
-}
-
-fn stop_at_signal() -> Result<StopSignal, BootstrapError> {
-    let (stop, cancel) = (StopSignal::new(), CancellationToken::new());
-    cancel_at_signal(cancel.clone())?;
-    let told = stop.clone();
-    tokio::spawn(async move {
-        cancel.cancelled().await;
-        told.set();
-    });
-    Ok(stop)
 }
 
 /// What was done, in words.

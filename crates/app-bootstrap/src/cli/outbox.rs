@@ -229,6 +229,7 @@ one that does not say where it begins sends what is left, and tells of it.
 The events of a batch keep the order of their aggregate; batch follows batch in the order of ids.
 Of several ids, those that cannot be sent again are named, the others are.
 By filter, one that fails midway names the --after from which the same command goes on, as an interrupted one does.
+If its beginning has gone meanwhile, that is refused as well: raise --published-from behind what is gone, with the same --after.
 Exit codes: 0 done, 1 refused or failed or an id is unknown, 2 wrong arguments, 130 interrupted after a batch (the same command goes on with the --after that it names).";
 
 const AUDIT_EXAMPLES: &str = "\

@@ -409,7 +409,14 @@ fn a_number_that_does_not_fit_is_told_where_the_key_takes_a_number() {
         load("[outbox.relay]\nworkers = -1\n", &[]).unwrap_err().to_string(),
         format!("1 problem in the settings\n  outbox.relay.workers is -1, but {told}")
     );
-    // Elsewhere it may be a secret.
+    // What is longer than numbers are may be a secret under the wrong key, as it may be elsewhere.
+    let (longest, longer) = ("9".repeat(32), "9".repeat(33));
+    let text = texts(&[("APP__OUTBOX__RELAY__WORKERS", longest.as_str())]);
+    assert_eq!(text, [format!("outbox.relay.workers is {longest:?}, but {told}")]);
+    let text = texts(&[("APP__OUTBOX__RELAY__WORKERS", longer.as_str())]);
+    assert_eq!(text, [format!("outbox.relay.workers is a text that is not shown here, but {told}")]);
+    let text = load(&format!("[outbox.relay]\nworkers = {longer}\n"), &[]).unwrap_err().to_string();
+    assert!(text.contains("line 2: outbox.relay.workers is a number that is not shown here, but "), "{text}");
     let text = texts(&[("APP__OUTBOX__RELAY", huge), ("APP__CONSUMER__ENABLED", huge)]).concat();
     assert!(!text.contains(huge), "{text}");
 }

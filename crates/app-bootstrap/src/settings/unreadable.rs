@@ -116,16 +116,16 @@ fn shown(value: &Value, kind: Kind) -> String {
 }
 
 /// A secret may stand under the wrong key. Shown are short texts; where a text is expected, what may be a mistyped word,
-/// duration or address, no URL and nothing long; and where a number is expected, one that is out of its range.
+/// duration or address, no URL; and where a number is expected, one that is out of its range. Nothing long is shown.
 fn is_tellable(text: &str, kind: Kind) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || " .,:_[]-".contains(c);
     let of_number = |c: char| c.is_ascii_digit() || "+-._eE".contains(c);
     let fits = match kind {
-        Kind::Text => text.len() <= LONGEST_WORD && text.chars().all(plain),
+        Kind::Text => text.chars().all(plain),
         Kind::Number => text.chars().all(of_number) && text.contains(|c: char| c.is_ascii_digit()),
         Kind::Other => false,
     };
-    text.len() < SHORTEST_SECRET || fits
+    text.len() < SHORTEST_SECRET || (text.len() <= LONGEST_WORD && fits)
 }
 
 /// Whether it is a whole number as it stands, whatever its size.
@@ -141,7 +141,7 @@ fn is_whole(value: &Value) -> bool {
 }
 
 /// The numbers of a file that 64 bits do not hold, by their lines and keys, which the reader of files does not tell; none:
-/// something else is wrong with it. Digits are told where the key is known to be no secret.
+/// something else is wrong with it. Digits are told where the key is known to be no secret, and they are few.
 pub(super) fn numbers_out_of_range(text: &str) -> Option<String> {
     let table = DeTable::parse(text).ok()?;
     let mut found = Vec::new();
@@ -150,8 +150,11 @@ pub(super) fn numbers_out_of_range(text: &str) -> Option<String> {
     let told = found.into_iter().map(|OutOfRange { at, key, digits }| {
         let line = text.get(..at).unwrap_or_default().matches('\n').count() + 1;
         let (value, bound) = match expected(&key) {
-            Some(Expected { bound, .. }) => (digits, format!("{bound}, and 64 bits must hold a number")),
-            None => ("a number that is not shown here".to_owned(), "64 bits must hold it".to_owned()),
+            Some(Expected { bound, .. }) => {
+                let shown = if digits.len() <= LONGEST_WORD { digits } else { HIDDEN_NUMBER.to_owned() };
+                (shown, format!("{bound}, and 64 bits must hold a number"))
+            }
+            None => (HIDDEN_NUMBER.to_owned(), "64 bits must hold it".to_owned()),
         };
         format!("line {line}: {}", SettingProblem::new(key, value, bound))
     });
@@ -203,8 +206,9 @@ fn is_infinite(number: &str) -> bool {
 
 /// Shorter texts are numbers, times and words of ours, and it helps to see them.
 const SHORTEST_SECRET: usize = 6;
-/// Words, durations and addresses are hardly longer.
+/// Words, durations, addresses and numbers are hardly longer.
 const LONGEST_WORD: usize = 32;
+const HIDDEN_NUMBER: &str = "a number that is not shown here";
 
 /// A secret that stands under the wrong key would otherwise be told: the reader's words quote what they met.
 fn without_texts(mut words: String, root: &Map<String, Value>) -> String {

@@ -14,7 +14,7 @@ use crate::{
         AuditEntry, BlockedAggregate, DeadGroup, EventFilter, EventPage, LeaderState, OutboxAuditPort,
         OutboxEventContent, OutboxEventState, OutboxHoldersPort, OutboxOperationsPort, OutboxPausePort,
         OutboxStatistics, OutboxStatisticsPort, Pause, PauseScope, RecentPublishing, RegisteredRelay, RelayLeases,
-        RelayRegistryPort, StoreError, WakeupPort,
+        RelayRegistryPort, StoreError, WakeupPort, with_causes,
     },
     usecases::StopSignal,
 };
@@ -215,7 +215,7 @@ impl OperateOutboxUseCase {
         match self.gone_until(action, which).await {
             Ok(gone_until) => report.gone_until = gone_until,
             Err(OperateError::HistoryGone { gone_until, .. }) => report.gone_until = Some(gone_until),
-            Err(error) => tracing::debug!(%error, "whether history has gone meanwhile is not known"),
+            Err(error) => tracing::warn!(error = with_causes(&error), "whether history has gone meanwhile is unknown"),
         }
         Ok(ManyReport { interrupted: !pages.is_over(), next: pages.after(), ..report })
     }
@@ -539,8 +539,8 @@ pub struct ManyReport {
     /// Where a call with the same filter goes on (its `after`) without a look at what this one has been through; none: it
     /// begins anew.
     pub next: Option<EventId>,
-    /// Of a replay by filter: published events are gone until then, and what the filter means of them is not among those
-    /// that were sent again; none: nothing that it means is gone.
+    /// Of a replay by filter: published events are gone until then, and those of them that the filter means, if any, are not
+    /// among those that were sent again; none: nothing that it means can be gone.
     pub gone_until: Option<OffsetDateTime>,
     /// Events that were named and looked at, and are left as they were.
     pub left: Vec<LeftAlone>,

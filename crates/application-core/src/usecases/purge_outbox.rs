@@ -110,9 +110,10 @@ mod tests {
     use std::sync::{Mutex, PoisonError};
 
     use tracing::{
-        Event, Level, Metadata, Subscriber,
+        Dispatch, Event, Level, Metadata, Subscriber,
         field::{Field, Visit},
         span,
+        subscriber::NoSubscriber,
     };
 
     use super::*;
@@ -201,6 +202,9 @@ mod tests {
         use SettledHistory::{Published, Resolved};
         let (warnings, stop) = (Warnings::default(), StopSignal::new());
         let told = {
+            // While one dispatcher alone is alive, a callsite asks only the thread that meets it first whether it is heard:
+            // a test beside this one, which listens to nothing, would turn the warning off for all.
+            let _second = Dispatch::new(NoSubscriber::new());
             let _guard = tracing::subscriber::set_default(warnings.clone());
             let interrupted = purge(vec![(Published, 10)], &stop);
             interrupted.purge(&[Published], DAY, 10, &somebody(), &stop).await.unwrap();

@@ -443,8 +443,8 @@ pub(super) struct ManyView {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(format = "uuid", nullable = false)]
     next: Option<String>,
-    /// Published events are gone until then: what the filter means of them was not sent again. Left out if nothing that it
-    /// means is gone.
+    /// Published events are gone until then: some that the filter means may be gone, and were not sent again. Left out if
+    /// nothing that it means can be gone.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(format = "date-time", nullable = false)]
     history_gone_until: Option<String>,

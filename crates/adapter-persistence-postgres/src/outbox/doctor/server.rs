@@ -45,13 +45,14 @@ impl OutboxCheckPort for SchemaCheck {
 }
 
 /// The indexes of the outbox that no constraint makes.
-const INDEXES: [&str; 8] = [
+const INDEXES: [&str; 9] = [
     "outbox_audit_events",
     "outbox_event_dead",
     "outbox_event_open",
     "outbox_event_published",
     "outbox_event_resolved",
     "outbox_event_troubled",
+    "outbox_inbox_parked_aggregate",
     "outbox_inbox_processed",
     "outbox_lane_due",
 ];

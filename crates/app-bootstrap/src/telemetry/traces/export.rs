@@ -138,11 +138,10 @@ mod tests {
     };
 
     use opentelemetry_sdk::error::OTelSdkError;
-    use tracing::subscriber::set_default;
     use tracing_subscriber::layer::SubscriberExt;
 
     use super::*;
-    use crate::telemetry::traces::tests::Lines;
+    use crate::telemetry::traces::tests::{Lines, listen};
 
     /// A collector that is away as long as this is set.
     #[derive(Debug, Clone, Default)]
@@ -158,7 +157,7 @@ mod tests {
     #[tokio::test]
     async fn an_outage_of_the_collector_is_told_once_and_so_is_its_end() {
         let (lines, away) = (Lines::default(), Away::default());
-        let _guard = set_default(Registry::default().with(lines.layer()));
+        let _guards = listen(Registry::default().with(lines.layer()));
         let endpoint = "http://localhost:4318".to_owned();
         let telling = Telling { exporter: away.clone(), endpoint, outage: Outage::default() };
         for is_away in [false, true, true, false, false] {

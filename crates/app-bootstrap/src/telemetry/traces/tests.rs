@@ -37,7 +37,10 @@ use test_support::{
 };
 use time::OffsetDateTime;
 use tower::ServiceExt;
-use tracing::subscriber::{DefaultGuard, set_default};
+use tracing::{
+    Dispatch, Subscriber,
+    subscriber::{DefaultGuard, NoSubscriber, set_default},
+};
 use tracing_subscriber::{Layer, Registry, filter::LevelFilter, layer::SubscriberExt};
 
 use super::{
@@ -52,6 +55,14 @@ use crate::{telemetry::SpanLayer, wakeup::RelayWakeup};
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const CLIENT: &str = "b7ad6b7169203331";
 
+/// Listens to what this thread does, for as long as both are kept. While one dispatcher alone is alive, a callsite asks only
+/// the thread that meets it first whether it is heard: a test beside this one, which listens to nothing, would turn it off
+/// for all.
+pub(super) fn listen(subscriber: impl Subscriber + Send + Sync) -> (DefaultGuard, Dispatch) {
+    let second = Dispatch::new(NoSubscriber::new());
+    (set_default(subscriber), second)
+}
+
 /// Spans that have ended.
 #[derive(Debug, Clone, Default)]
 struct Ended(Arc<Mutex<Vec<SpanData>>>);
@@ -64,12 +75,12 @@ impl SpanExporter for Ended {
 }
 
 impl Ended {
-    /// The spans of this test, for as long as the guard lives.
-    fn record() -> (Self, DefaultGuard) {
+    /// The spans of this test, for as long as the guards live.
+    fn record() -> (Self, (DefaultGuard, Dispatch)) {
         let ended = Self::default();
         let provider = SdkTracerProvider::builder().with_simple_exporter(ended.clone()).build();
-        let guard = set_default(Registry::default().with(layer(&provider)));
-        (ended, guard)
+        let guards = listen(Registry::default().with(layer(&provider)));
+        (ended, guards)
     }
 
     fn all(&self) -> Vec<SpanData> {
@@ -207,7 +218,7 @@ fn handler(outbox: &InMemoryOutbox) -> TracedHandler {
 
 #[tokio::test]
 async fn one_trace_leads_from_a_request_through_append_and_publish_to_the_effect() {
-    let (ended, _guard) = Ended::record();
+    let (ended, _guards) = Ended::record();
     let (outbox, broker) = (outbox(), RecordingPublisher::new());
     let routes: Router = Router::new().route("/orders/{id}", post(place)).with_state(transactional(&outbox));
     let request = Request::post("/orders/7").header(TRACEPARENT, format!("00-{TRACE}-{CLIENT}-01"));
@@ -241,7 +252,7 @@ async fn one_trace_leads_from_a_request_through_append_and_publish_to_the_effect
 
 #[tokio::test]
 async fn what_fails_marks_its_span_and_says_no_word_of_others() {
-    let (ended, _guard) = Ended::record();
+    let (ended, _guards) = Ended::record();
     let (outbox, broker) = (outbox(), RecordingPublisher::new());
     let routes: Router = Router::new().route("/{id}", post(async || StatusCode::SERVICE_UNAVAILABLE));
     let request = Request::post("/7").body(Body::empty()).unwrap();
@@ -282,7 +293,7 @@ fn begun<T>(work: impl Future<Output = T>) -> Poll<T> {
 
 #[tokio::test]
 async fn what_is_dropped_before_its_end_marks_its_span_as_cancelled() {
-    let (ended, _guard) = Ended::record();
+    let (ended, _guards) = Ended::record();
     let (outbox, broker) = (outbox(), RecordingPublisher::new());
     let routes: Router = Router::new().route("/{id}", post(async || pending::<StatusCode>().await));
     let request = Request::post("/7").body(Body::empty()).unwrap();
@@ -300,7 +311,7 @@ async fn what_is_dropped_before_its_end_marks_its_span_as_cancelled() {
 
 #[tokio::test]
 async fn a_span_holds_no_more_of_a_path_than_its_bound() {
-    let (ended, _guard) = Ended::record();
+    let (ended, _guards) = Ended::record();
     let routes: Router = Router::new().route("/{id}", post(async || StatusCode::OK));
     let request = Request::post(format!("/{}", "x".repeat(10_000))).body(Body::empty()).unwrap();
     routes.layer(from_fn(traced)).oneshot(request).await.unwrap();
@@ -311,7 +322,7 @@ async fn a_span_holds_no_more_of_a_path_than_its_bound() {
 
 #[tokio::test]
 async fn a_publish_adds_no_context_to_headers_that_are_full() {
-    let (ended, _guard) = Ended::record();
+    let (ended, _guards) = Ended::record();
     let (outbox, broker) = (outbox(), RecordingPublisher::new());
     let event = stored(&outbox, new_event("7").header("a", "x".repeat(MAX_HEADERS_BYTES - 20)).build()).await;
     TracedPublisher::new(Arc::new(broker.clone()), "rabbitmq").publish(&event).await.unwrap();
@@ -322,7 +333,7 @@ async fn a_publish_adds_no_context_to_headers_that_are_full() {
 
 #[tokio::test]
 async fn a_message_without_a_trace_begins_one() {
-    let (ended, _guard) = Ended::record();
+    let (ended, _guards) = Ended::record();
     let outbox = outbox();
     let event = stored(&outbox, new_event("7").build()).await;
     handler(&outbox).handle(&received(&event)).await.unwrap();
@@ -345,7 +356,7 @@ async fn without_a_trace_or_room_for_it_events_are_appended_as_they_are() {
     let given = || new_event("7").header(TRACEPARENT, "00-1-2-01").build();
     assert_eq!(carried(given()).await, *given().headers());
 
-    let (ended, _guard) = Ended::record();
+    let (ended, _guards) = Ended::record();
     let full = new_event("7").header("a", "x".repeat(MAX_HEADERS_BYTES - 20)).build();
     assert_eq!(carried(full.clone()).await, *full.headers());
     let traced = carried(given()).await;
@@ -357,7 +368,7 @@ async fn without_a_trace_or_room_for_it_events_are_appended_as_they_are() {
 async fn a_log_line_of_a_message_names_its_trace() {
     let (lines, outbox) = (Lines::default(), outbox());
     let layers: Vec<SpanLayer> = vec![lines.layer(), layer(&SdkTracerProvider::builder().build())];
-    let _guard = set_default(Registry::default().with(layers));
+    let _guards = listen(Registry::default().with(layers));
 
     let event = new_event("7").header(TRACEPARENT, format!("00-{TRACE}-{CLIENT}-01")).build();
     handler(&outbox).handle(&received(&stored(&outbox, event).await)).await.unwrap();
