@@ -78,8 +78,21 @@ impl AmqpConsumer {
         let parker = Parker::new(&settings);
         let slots = Semaphore::new(usize::from(settings.concurrency));
         let readiness = ConsumerReadiness::new();
-        let worker =
-            Worker { settings, backoff, consumer, handlers, store, parker, readiness, slots, clock, random, observer };
+        let unparking = tokio::sync::Mutex::new(());
+        let worker = Worker {
+            settings,
+            backoff,
+            consumer,
+            handlers,
+            store,
+            parker,
+            readiness,
+            slots,
+            unparking,
+            clock,
+            random,
+            observer,
+        };
         Ok(Self { worker: Arc::new(worker) })
     }
 

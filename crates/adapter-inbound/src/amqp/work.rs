@@ -57,6 +57,8 @@ pub(super) struct Worker {
     pub(super) readiness: ConsumerReadiness,
     /// Tries that may run at once; a message that waits for its next try holds none.
     pub(super) slots: Semaphore,
+    /// Held by the one pass over the parking queue that runs.
+    pub(super) unparking: tokio::sync::Mutex<()>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) random: Arc<dyn Random>,
     pub(super) observer: Arc<dyn ConsumerObserver>,
