@@ -95,7 +95,8 @@ impl Worker {
         Some(())
     }
 
-    /// Hands a message to each handler that listens to it; what one does with it is nothing to the others.
+    /// Hands a message to each handler that listens to it, one after the other: a later one gets it only once the earlier ones
+    /// have handled it or given it up.
     async fn message(&self, delivery: &Delivery, message: &InboundMessage, closing: &CancellationToken) -> Option<()> {
         let mut heard = false;
         for handler in &self.handlers {
@@ -104,7 +105,9 @@ impl Worker {
                 self.hand_over(&**handler, delivery, message, closing).await?;
             }
         }
-        if !heard {
+        if !heard && let Some(first) = self.handlers.first() {
+            // Once, since it is no handler's more than another's.
+            self.observer.observe(first.consumer(), &ConsumerSignal::Unheard);
             tracing::debug!(event.id = %message.id, event.r#type = %message.event_type, "no handler listens to it");
         }
         Some(())

@@ -51,6 +51,7 @@ async fn a_message_that_no_handler_listens_to_is_acknowledged_and_leaves_no_reco
     eventually("what is listened to is handled", async || world.journal.of("a") == [4]).await;
     running.stopped().await;
     assert_eq!(world.left_in_queue().await, 0);
+    assert_eq!(world.journal.count(|signal| *signal == ConsumerSignal::Unheard), 3);
 
     // Somebody who listens hears it when it comes again: nothing says that it was handled.
     world.hears = |_, _| true;
