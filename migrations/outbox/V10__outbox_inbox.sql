@@ -42,11 +42,12 @@ END $$;
 
 -- Records that a person asks for the parked messages of an aggregate to be handled, or for one of them to be given up
 -- (p_discarded). The messages are the broker's: this comes first, so that nothing is asked for without a record. Returns for
--- how many consumers the aggregate is parked; 0: nothing is recorded, and there is nothing to ask for. p_unmarked: consumers
--- park messages without a mark for their aggregate, so that this cannot tell, and takes it for one.
+-- how many consumers the aggregate is parked; 0: nothing is recorded, and there is nothing to ask for. p_unmarked: messages
+-- may be parked without a mark for their aggregate, so that this cannot tell, and takes it for one. p_consumer: whose message
+-- is given up; nobody in particular: those of all.
 CREATE FUNCTION outbox_record_unpark(
     p_aggregate_type text, p_aggregate_id text, p_discarded uuid, p_operator text, p_reason text DEFAULT NULL,
-    p_unmarked boolean DEFAULT false) RETURNS bigint
+    p_unmarked boolean DEFAULT false, p_consumer text DEFAULT NULL) RETURNS bigint
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     v_parked bigint;
@@ -58,6 +59,6 @@ BEGIN
     END IF;
     PERFORM outbox_record(
         p_operator, p_reason, CASE WHEN p_discarded IS NULL THEN 'unpark' ELSE 'discard_parked' END, v_parked,
-        array_remove(ARRAY[p_discarded], NULL), p_aggregate_type, p_aggregate_id);
+        array_remove(ARRAY[p_discarded], NULL), p_aggregate_type, p_aggregate_id, p_consumer);
     RETURN v_parked;
 END $$;

@@ -20,7 +20,7 @@ CREATE TABLE outbox_audit (
     -- Of a pause or a resume; the empty text is everything. Of an unparking with the aggregate's id.
     aggregate_type text,
     aggregate_id   text,
-    -- Whose records were forgotten.
+    -- Whose records were forgotten, or whose parked message alone was given up.
     consumer       text,
     -- The events that were changed, as far as the action changes single ones.
     events         uuid[]          NOT NULL DEFAULT '{}',

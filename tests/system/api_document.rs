@@ -118,6 +118,13 @@ fn requests() -> Vec<(&'static str, &'static str, &'static str, &'static str, Va
         ("post", "/ops/inbox/forget", "", "", json!({ "consumer": "nobody" })),
         ("post", "/ops/inbox/unpark", "", "", json!({ "aggregateType": "order", "aggregateId": "o-1", "by": "zoe" })),
         ("post", "/ops/inbox/unpark", "", "", json!({ "aggregateType": "order", "aggregateId": "" })),
+        (
+            "post",
+            "/ops/inbox/unpark",
+            "",
+            "",
+            json!({ "aggregateType": "order", "aggregateId": "o-1", "consumer": "minutes" }),
+        ),
     ]
 }
 

@@ -224,6 +224,14 @@ async fn a_parked_message_is_listed_and_given_up_by_the_commands_of_the_inbox() 
     let entry = audit.get(0).ok_or("an entry")?;
     assert_eq!((&entry["action"], &entry["operator"]), (&"discard_parked".into(), &"zoe".into()), "{audit}");
     assert_eq!((&entry["aggregateId"], &entry["events"][0]), (&"42".into(), &EVENT.into()), "{audit}");
+
+    let unmarked = [&["inbox", "unpark"], &aggregate[..], &["--discard", EVENT, "--unmarked"]].concat();
+    let of_one = [&unmarked[..], &["--consumer", "portfolio-minutes"], &by].concat();
+    let (status, asked) = run(&quiet, &of_one).await?;
+    assert!(status.success() && asked.starts_with("1 parked aggregate asked for; "), "{asked}");
+    let (_, audit) = run(&quiet, &["outbox", "audit", "--json", "--limit", "1"]).await?;
+    let audit: Value = serde_json::from_str(&audit)?;
+    assert_eq!(audit[0]["consumer"], "portfolio-minutes", "{audit}");
     Ok(())
 }
 

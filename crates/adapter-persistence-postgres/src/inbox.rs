@@ -6,7 +6,7 @@ use application_core::{
     inbox::ParkedAggregate,
     outbox::{AggregateId, AggregateType, Attribution, EventId, Reason},
     ports::{
-        ConsumerName, FirstSeen, InboxMaintenancePort, InboxOperationsPort, InboxPort, LeaderTerm, ParkingPort,
+        ConsumerName, FirstSeen, GiveUp, InboxMaintenancePort, InboxOperationsPort, InboxPort, LeaderTerm, ParkingPort,
         StoreError,
     },
 };
@@ -173,13 +173,15 @@ impl InboxOperationsPort for PostgresInbox {
         &self,
         aggregate_type: &AggregateType,
         aggregate_id: &AggregateId,
-        discard: Option<EventId>,
-        unordered: bool,
+        discard: Option<GiveUp>,
+        unmarked: bool,
         by: &Attribution,
     ) -> Result<u64, StoreError> {
         let arguments = Arguments::new().text(aggregate_type.as_str()).text(aggregate_id.as_str());
-        let arguments = attributed(arguments.optional_uuid(discard.map(|event| event.as_uuid())), by);
-        let row = run_for_row(&self.database, &arguments.boolean(unordered).call("outbox_record_unpark", "*")).await?;
+        let event = discard.as_ref().map(|discard| discard.event.as_uuid());
+        let consumer = discard.as_ref().and_then(|discard| discard.consumer.as_ref()).map(ConsumerName::as_str);
+        let arguments = attributed(arguments.optional_uuid(event), by).boolean(unmarked).optional_text(consumer);
+        let row = run_for_row(&self.database, &arguments.call("outbox_record_unpark", "*")).await?;
         let parked: i64 = row.try_get(0).map_err(|error| self.unreadable(&error))?;
         Ok(parked.unsigned_abs())
     }

@@ -2,7 +2,10 @@
 
 use std::{fmt, sync::Arc};
 
-use application_core::ports::{Clock, ParkingPort, Random, with_causes};
+use application_core::{
+    SettingProblem,
+    ports::{Clock, ConsumerName, ParkingPort, Random, with_causes},
+};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
@@ -55,17 +58,19 @@ impl AmqpConsumer {
     /// Checks the settings and puts the parts together; nothing is connected yet.
     ///
     /// # Errors
-    /// [`InvalidConsumerSettings`] with every problem.
+    /// [`InvalidConsumerSettings`] with every problem: of the settings, of as many handlers under them, and of two handlers of
+    /// one name, each of which would take what the other has handled for handled.
     pub fn try_new(settings: ConsumerSettings, parts: ConsumerParts) -> Result<Self, InvalidConsumerSettings> {
-        let problems = settings.problems();
-        let backoff = match settings.backoff() {
-            Ok(backoff) if problems.is_empty() => backoff,
-            _ => return Err(InvalidConsumerSettings { problems }),
-        };
         let ConsumerParts { handler, mut others, parking, clock, random, observer } = parts;
         others.insert(0, handler);
         let handlers = others;
         let consumers: Vec<_> = handlers.iter().map(|handler| handler.consumer().clone()).collect();
+        let mut problems = settings.problems_with(consumers.len());
+        problems.extend(named_twice(&consumers));
+        let backoff = match settings.backoff() {
+            Ok(backoff) if problems.is_empty() => backoff,
+            _ => return Err(InvalidConsumerSettings { problems }),
+        };
         let consumer = names(&consumers);
         let store = Store::new(
             consumers,
@@ -78,8 +83,21 @@ impl AmqpConsumer {
         let parker = Parker::new(&settings);
         let slots = Semaphore::new(usize::from(settings.concurrency));
         let readiness = ConsumerReadiness::new();
-        let worker =
-            Worker { settings, backoff, consumer, handlers, store, parker, readiness, slots, clock, random, observer };
+        let unparking = tokio::sync::Mutex::new(());
+        let worker = Worker {
+            settings,
+            backoff,
+            consumer,
+            handlers,
+            store,
+            parker,
+            readiness,
+            slots,
+            unparking,
+            clock,
+            random,
+            observer,
+        };
         Ok(Self { worker: Arc::new(worker) })
     }
 
@@ -154,8 +172,88 @@ impl AmqpConsumer {
     }
 }
 
+/// The names that more than one handler has.
+fn named_twice(consumers: &[ConsumerName]) -> Vec<SettingProblem> {
+    let mut names = consumers.to_vec();
+    names.sort_unstable();
+    let problem = |same: &[ConsumerName]| {
+        let name = same.first().map_or("", ConsumerName::as_str);
+        let value = format!("{name:?} {} times", same.len());
+        SettingProblem::new("handlers", value, "each handler must have a name of its own")
+    };
+    names.chunk_by(|one, next| one == next).filter(|same| same.len() > 1).map(problem).collect()
+}
+
 impl fmt::Debug for AmqpConsumer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AmqpConsumer").field("settings", &self.worker.settings).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use application_core::{
+        inbox::InboundMessage,
+        ports::MockParkingPort,
+        usecases::{Handled, HandlerError},
+    };
+    use async_trait::async_trait;
+    use test_support::clock::{FakeClock, SeededRandom};
+
+    use super::*;
+    use crate::amqp::{NoConsumerObserver, RetrySettings};
+
+    struct Named(ConsumerName);
+
+    #[async_trait]
+    impl HandleMessage for Named {
+        fn consumer(&self) -> &ConsumerName {
+            &self.0
+        }
+
+        fn listens_to(&self, _: &InboundMessage) -> bool {
+            true
+        }
+
+        async fn handle(&self, _: &InboundMessage) -> Result<Handled, HandlerError> {
+            Ok(Handled::Applied)
+        }
+    }
+
+    /// The problems of a consumer with handlers of these names.
+    fn told(settings: ConsumerSettings, names: &[&'static str]) -> Vec<String> {
+        let mut handlers: Vec<Arc<dyn HandleMessage>> = Vec::new();
+        for &name in names {
+            handlers.push(Arc::new(Named(ConsumerName::new(name))));
+        }
+        let parts = ConsumerParts {
+            handler: handlers.remove(0),
+            others: handlers,
+            parking: Arc::new(MockParkingPort::new()),
+            clock: Arc::new(FakeClock::default()),
+            random: Arc::new(SeededRandom::default()),
+            observer: Arc::new(NoConsumerObserver),
+        };
+        let problems = AmqpConsumer::try_new(settings, parts).err().map(|invalid| invalid.problems);
+        problems.into_iter().flatten().map(|problem| problem.to_string()).collect()
+    }
+
+    #[test]
+    fn two_handlers_of_one_name_are_refused() {
+        let refused = told(ConsumerSettings::default(), &["one", "two", "one"]);
+        assert_eq!(refused, ["handlers is \"one\" 2 times, but each handler must have a name of its own"]);
+    }
+
+    #[test]
+    fn the_waits_of_all_handlers_together_stay_within_the_bound() {
+        assert_eq!(told(ConsumerSettings::default(), &["one", "two", "three"]), Vec::<String>::new());
+        let minute = Duration::from_mins(1);
+        let retry = RetrySettings { tries: 7, floor: minute, base: minute, cap: minute };
+        let settings = ConsumerSettings { retry, ..ConsumerSettings::default() };
+        assert_eq!(told(settings.clone(), &["one"]), Vec::<String>::new());
+        let bound = "the waits of all tries of all handlers together must stay within 10m";
+        assert_eq!(told(settings, &["one", "two"]), [format!("retry is 6m long for each of 2 handlers, but {bound}")]);
     }
 }

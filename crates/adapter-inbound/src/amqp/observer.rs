@@ -45,6 +45,8 @@ pub enum ConsumerSignal {
     },
     /// A message that had been handled before.
     Duplicate,
+    /// A message that no handler of the queue listens to; reported once, under the first handler's name.
+    Unheard,
     /// A try failed; another follows.
     Retried {
         /// Tries so far; 1 or more.

@@ -111,8 +111,9 @@ pub struct RetrySettings {
 }
 
 impl RetrySettings {
-    /// The longest time that all tries together may take: the broker closes a channel whose delivery stays without an
-    /// acknowledgement for 30 minutes, and others wait behind this one.
+    /// The longest time that the waits of all tries of one delivery may take together, those of all handlers that listen to
+    /// it: the broker closes a channel whose delivery stays without an acknowledgement for 30 minutes, and others wait behind
+    /// this one. The tries themselves come on top, each up to `handler_timeout`.
     pub const LONGEST_SPAN: Duration = Duration::from_mins(10);
 
     fn longest_span(&self, policy: &OutboxBackoffPolicy) -> Duration {
@@ -153,9 +154,14 @@ pub struct InvalidConsumerSettings {
 }
 
 impl ConsumerSettings {
-    /// Everything that is wrong with the settings; none: they can work.
+    /// Everything that is wrong with the settings; none: they can work with one handler.
     #[must_use]
     pub fn problems(&self) -> Vec<SettingProblem> {
+        self.problems_with(1)
+    }
+
+    /// Everything that is wrong with the settings for as many handlers, each of which may use up its tries on a delivery.
+    pub(super) fn problems_with(&self, handlers: usize) -> Vec<SettingProblem> {
         let mut problems = Vec::new();
         if let Err(reason) = self.uri() {
             problems.push(SettingProblem::new("url", "unreadable", format!("it must be an AMQP URI {reason}")));
@@ -184,7 +190,7 @@ impl ConsumerSettings {
         time(&mut problems, "handler_timeout", self.handler_timeout, shortest, Duration::from_mins(10));
         time(&mut problems, "heartbeat", self.heartbeat, Duration::from_secs(1), Duration::from_mins(10));
         time(&mut problems, "grace", self.grace, Duration::ZERO, Duration::from_mins(10));
-        self.retry_problems(&mut problems);
+        self.retry_problems(&mut problems, handlers);
         self.outage_problems(&mut problems);
         problems
     }
@@ -207,7 +213,7 @@ impl ConsumerSettings {
         Ok(uri)
     }
 
-    fn retry_problems(&self, problems: &mut Vec<SettingProblem>) {
+    fn retry_problems(&self, problems: &mut Vec<SettingProblem>, handlers: usize) {
         let RetrySettings { tries, floor, base, cap } = self.retry;
         let mut found = Vec::new();
         number(&mut found, "tries", tries.into(), 1, 100);
@@ -215,10 +221,16 @@ impl ConsumerSettings {
         let policy = self.backoff().ok().filter(|_| found.is_empty());
         let span = policy.map_or(Duration::ZERO, |policy| self.retry.longest_span(&policy));
         problems.extend(found.into_iter().map(|problem| problem.within("retry")));
-        if span > RetrySettings::LONGEST_SPAN {
+        let together = span.saturating_mul(u32::try_from(handlers).unwrap_or(u32::MAX));
+        if together > RetrySettings::LONGEST_SPAN {
+            let (each, all) = if handlers > 1 {
+                (format!(" for each of {handlers} handlers"), " of all handlers")
+            } else {
+                (String::new(), "")
+            };
             let longest = readable(RetrySettings::LONGEST_SPAN);
-            let bound = format!("the waits of all tries together must stay within {longest}");
-            problems.push(SettingProblem::new("retry", format!("{} long", readable(span)), bound));
+            let bound = format!("the waits of all tries{all} together must stay within {longest}");
+            problems.push(SettingProblem::new("retry", format!("{} long{each}", readable(span)), bound));
         }
     }
 

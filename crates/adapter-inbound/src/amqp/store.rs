@@ -92,17 +92,15 @@ impl Store {
         self.through(Question::Park(consumer, parked), closing).await.map(|_| ())
     }
 
-    /// Lifts the marks of all consumers, as far as there are any; `None`: closing.
+    /// Lifts the consumer's mark if there is one; `None`: closing.
     pub(super) async fn unpark(
         &self,
+        consumer: &ConsumerName,
         aggregate_type: &AggregateType,
         aggregate_id: &AggregateId,
         closing: &CancellationToken,
     ) -> Option<()> {
-        for consumer in &self.consumers {
-            self.through(Question::Unpark(consumer, aggregate_type, aggregate_id), closing).await?;
-        }
-        Some(())
+        self.through(Question::Unpark(consumer, aggregate_type, aggregate_id), closing).await.map(|_| ())
     }
 
     /// Finds out whether the database is away, and waits until it is not; `None`: closing.

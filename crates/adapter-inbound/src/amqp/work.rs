@@ -57,6 +57,8 @@ pub(super) struct Worker {
     pub(super) readiness: ConsumerReadiness,
     /// Tries that may run at once; a message that waits for its next try holds none.
     pub(super) slots: Semaphore,
+    /// Held by the one pass over the parking queue that runs.
+    pub(super) unparking: tokio::sync::Mutex<()>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) random: Arc<dyn Random>,
     pub(super) observer: Arc<dyn ConsumerObserver>,
@@ -93,7 +95,8 @@ impl Worker {
         Some(())
     }
 
-    /// Hands a message to each handler that listens to it; what one does with it is nothing to the others.
+    /// Hands a message to each handler that listens to it, one after the other: a later one gets it only once the earlier ones
+    /// have handled it or given it up.
     async fn message(&self, delivery: &Delivery, message: &InboundMessage, closing: &CancellationToken) -> Option<()> {
         let mut heard = false;
         for handler in &self.handlers {
@@ -102,7 +105,9 @@ impl Worker {
                 self.hand_over(&**handler, delivery, message, closing).await?;
             }
         }
-        if !heard {
+        if !heard && let Some(first) = self.handlers.first() {
+            // Once, since it is no handler's more than another's.
+            self.observer.observe(first.consumer(), &ConsumerSignal::Unheard);
             tracing::debug!(event.id = %message.id, event.r#type = %message.event_type, "no handler listens to it");
         }
         Some(())

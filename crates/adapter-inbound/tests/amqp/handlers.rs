@@ -5,13 +5,16 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use adapter_inbound::amqp::{ConsumerSignal, ParkCause, UnparkRequest, request_unpark};
-use application_core::outbox::{AggregateId, AggregateType};
+use adapter_inbound::amqp::{ConsumerSignal, HandleMessage, ParkCause, UnparkRequest, request_unpark};
+use application_core::{
+    outbox::{AggregateId, AggregateType, EventId},
+    ports::{ConsumerName, GiveUp},
+};
 use lapin::BasicProperties;
 
 use crate::{
     broker::{eventually, header},
-    world::{CONSUMER, OTHER, Step, World, envelope},
+    world::{CONSUMER, Journal, OTHER, Step, World, envelope, event_id},
 };
 
 fn request(aggregate: &str) -> UnparkRequest {
@@ -48,6 +51,7 @@ async fn a_message_that_no_handler_listens_to_is_acknowledged_and_leaves_no_reco
     eventually("what is listened to is handled", async || world.journal.of("a") == [4]).await;
     running.stopped().await;
     assert_eq!(world.left_in_queue().await, 0);
+    assert_eq!(world.journal.count(|signal| *signal == ConsumerSignal::Unheard), 3);
 
     // Somebody who listens hears it when it comes again: nothing says that it was handled.
     world.hears = |_, _| true;
@@ -87,6 +91,98 @@ async fn a_handler_that_gives_a_message_up_holds_back_its_aggregate_for_itself_a
     // Only the other tried what was parked for it.
     assert_eq!((world.journal.tries("a", 2), journal.tries("a", 2)), (1, 2));
     assert_eq!(world.left_in_queue().await, 0);
+}
+
+fn refuse_until(mended: &AtomicBool, aggregate: &str, sequence: i64) -> Step {
+    match (aggregate, sequence) {
+        ("a", 2) if !mended.load(Ordering::SeqCst) => Step::Reject,
+        _ => Step::Apply,
+    }
+}
+
+/// A world whose two handlers refuse the second message of `a` until each is mended.
+async fn refused_by_both(hint: &str) -> (World, [Arc<AtomicBool>; 2], Arc<dyn HandleMessage>, Arc<Journal>) {
+    let mended = [Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false))];
+    let [mine, others] = mended.clone();
+    let world = World::new(hint, move |aggregate, sequence, _| refuse_until(&mine, aggregate, sequence)).await;
+    let (other, journal) =
+        world.other(|_, _| true, move |aggregate, sequence, _| refuse_until(&others, aggregate, sequence));
+    (world, mended, other, journal)
+}
+
+#[tokio::test]
+async fn what_is_parked_for_a_handler_that_is_not_here_waits_for_it_and_is_given_up_by_request_alone() {
+    let (world, mended, other, journal) = refused_by_both("absent").await;
+    let running = world.start_with(vec![Arc::clone(&other)]);
+    world.publish("a", 1..=4).await;
+    let parked = &world.broker.parking_queue;
+    eventually("both have parked", async || world.broker.ready(parked).await == 6).await;
+    running.stopped().await;
+
+    for state in &mended {
+        state.store(true, Ordering::SeqCst);
+    }
+    let running = world.start();
+    request_unpark(&world.settings, &request("a")).await.unwrap();
+    eventually("the one that is here catches up", async || world.journal.of("a") == [1, 2, 3, 4]).await;
+    eventually("its mark is lifted", async || world.mark("a").await.is_none()).await;
+    eventually("the other's messages are back", async || world.broker.ready(parked).await == 3).await;
+    assert!(world.mark_for(OTHER, "a").await.is_some());
+    let discard = Some(GiveUp { event: EventId::new(event_id("a", 3)), consumer: None });
+    request_unpark(&world.settings, &UnparkRequest { discard, ..request("a") }).await.unwrap();
+    eventually("one is given up", async || world.broker.ready(parked).await == 2).await;
+    running.stopped().await;
+
+    let running = world.start_with(vec![other]);
+    request_unpark(&world.settings, &request("a")).await.unwrap();
+    eventually("the other catches up", async || journal.of("a") == [1, 2, 4]).await;
+    eventually("its mark is lifted", async || world.mark_for(OTHER, "a").await.is_none()).await;
+    running.stopped().await;
+    assert_eq!(world.journal.of("a"), [1, 2, 3, 4]);
+    assert_eq!((world.left_in_queue().await, world.broker.ready(parked).await), (0, 0));
+}
+
+#[tokio::test]
+async fn a_message_is_given_up_for_one_handler_while_another_is_stuck_at_it() {
+    let (world, [mended, _], other, journal) = refused_by_both("one-of-two").await;
+    let running = world.start_with(vec![other]);
+    world.publish("a", 1..=3).await;
+    let parked = &world.broker.parking_queue;
+    eventually("both have parked", async || world.broker.ready(parked).await == 4).await;
+    let discard = Some(GiveUp { event: EventId::new(event_id("a", 2)), consumer: Some(ConsumerName::new(OTHER)) });
+    request_unpark(&world.settings, &UnparkRequest { discard, ..request("a") }).await.unwrap();
+    eventually("it goes on without the message", async || journal.of("a") == [1, 3]).await;
+    eventually("its mark is lifted", async || world.mark_for(OTHER, "a").await.is_none()).await;
+    eventually("the stuck one's messages are back", async || world.broker.ready(parked).await == 2).await;
+    assert_eq!((world.journal.of("a"), world.journal.tries("a", 2)), (vec![1], 2));
+    assert!(world.mark("a").await.is_some());
+
+    mended.store(true, Ordering::SeqCst);
+    request_unpark(&world.settings, &request("a")).await.unwrap();
+    eventually("the stuck one loses nothing", async || world.journal.of("a") == [1, 2, 3]).await;
+    eventually("its mark is lifted", async || world.mark("a").await.is_none()).await;
+    running.stopped().await;
+    assert_eq!(journal.of("a"), [1, 3]);
+    assert_eq!((world.left_in_queue().await, world.broker.ready(parked).await), (0, 0));
+}
+
+#[tokio::test]
+async fn a_parked_message_that_its_handler_listens_to_no_more_is_let_go() {
+    let mut world = World::new("deaf", |_, sequence, _| if sequence == 2 { Step::Reject } else { Step::Apply }).await;
+    let running = world.start();
+    world.publish("a", 1..=2).await;
+    let queue = world.broker.parking_queue.clone();
+    eventually("it is parked", async || world.broker.ready(&queue).await == 1).await;
+    running.stopped().await;
+
+    world.hears = |_, sequence| sequence != 2;
+    let running = world.start();
+    request_unpark(&world.settings, &request("a")).await.unwrap();
+    world.publish("a", [3]).await;
+    eventually("it goes on", async || world.journal.of("a") == [1, 3]).await;
+    running.stopped().await;
+    assert_eq!(world.journal.tries("a", 2), 1);
+    assert_eq!((world.left_in_queue().await, world.broker.ready(&queue).await), (0, 0));
 }
 
 #[tokio::test]

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use adapter_inbound::amqp::{ConsumerSignal, ParkCause, UnparkRequest, request_unpark, retry::STORE_FAULTS_FORGIVEN};
-use application_core::{outbox::EventId, ports::StoreError};
+use application_core::{
+    outbox::EventId,
+    ports::{GiveUp, StoreError},
+};
 use lapin::{
     BasicProperties,
     types::{AMQPValue, FieldArray, FieldTable},
@@ -140,7 +143,8 @@ async fn an_undecodable_message_that_names_its_aggregate_holds_back_the_later_on
     world.publish("a", [4]).await;
     eventually("a later one is parked as well", async || world.broker.ready(queue).await == 3).await;
     assert_eq!(world.journal.of("a"), [1]);
-    request_unpark(&world.settings, &UnparkRequest { discard: Some(mark.event), ..request }).await.unwrap();
+    let discard = Some(GiveUp { event: mark.event, consumer: None });
+    request_unpark(&world.settings, &UnparkRequest { discard, ..request }).await.unwrap();
     eventually("the rest follows in order", async || world.journal.of("a") == [1, 3, 4]).await;
     eventually("the mark is lifted", async || world.mark("a").await.is_none()).await;
     running.stopped().await;

@@ -7,8 +7,8 @@ use application_core::{
     inbox::ParkedAggregate,
     outbox::{AggregateId, AggregateType, HolderName},
     ports::{
-        AuditEntry, ConsumerName, FirstSeen, InboxMaintenancePort, InboxOperationsPort, InboxPort, LeadershipPort,
-        OutboxAuditPort, ParkingPort, UnitOfWork,
+        AuditEntry, ConsumerName, FirstSeen, GiveUp, InboxMaintenancePort, InboxOperationsPort, InboxPort,
+        LeadershipPort, OutboxAuditPort, ParkingPort, UnitOfWork,
     },
 };
 use test_support::operate::tester;
@@ -78,8 +78,8 @@ async fn what_is_asked_of_parked_messages_is_recorded_with_aggregate_and_event()
     let inbox = PostgresInbox::new(fixture.database.clone());
     let kind = AggregateType::try_new("order").expect("valid");
     let (aggregate, given_up) = (AggregateId::try_new("it's 42").expect("valid"), fresh_id());
-    let ask = async |discard, unordered| {
-        inbox.record_unpark(&kind, &aggregate, discard, unordered, &tester()).await.expect("recorded")
+    let ask = async |discard, unmarked| {
+        inbox.record_unpark(&kind, &aggregate, discard, unmarked, &tester()).await.expect("recorded")
     };
     assert_eq!(ask(None, false).await, 0, "nothing is parked, so this leaves no record");
     for consumer in ["c", "d"] {
@@ -91,18 +91,26 @@ async fn what_is_asked_of_parked_messages_is_recorded_with_aggregate_and_event()
     for consumer in ["c", "d"] {
         assert!(inbox.unpark(&ConsumerName::new(consumer), &kind, &aggregate).await.expect("unparked"));
     }
+    let all = GiveUp { event: given_up, consumer: None };
+    let one = GiveUp { consumer: Some(ConsumerName::new("d")), ..all.clone() };
     assert_eq!(
-        (ask(None, false).await, ask(Some(given_up), true).await),
-        (0, 1),
-        "an unordered consumer marks nothing"
+        (ask(None, false).await, ask(Some(all), true).await, ask(Some(one), true).await),
+        (0, 1, 1),
+        "what may be parked without a mark counts as one"
     );
     let audit = fixture.events.audit(None, 10).await.expect("read");
-    let seen: Vec<_> = audit.iter().rev().map(|e| (e.action.as_str(), &e.events[..], e.affected)).collect();
-    assert_eq!(seen, [("unpark", &[][..], 2), ("discard_parked", &[given_up][..], 1)]);
+    let seen: Vec<_> =
+        audit.iter().rev().map(|e| (e.action.as_str(), e.consumer.as_deref(), &e.events[..], e.affected)).collect();
+    let expected = [
+        ("unpark", None, &[][..], 2),
+        ("discard_parked", None, &[given_up][..], 1),
+        ("discard_parked", Some("d"), &[given_up][..], 1),
+    ];
+    assert_eq!(seen, expected);
     let of = |e: &AuditEntry| (e.aggregate_type.clone(), e.aggregate_id.clone(), e.by.clone());
     let expected = (Some("order".to_owned()), Some("it's 42".to_owned()), tester());
     assert!(audit.iter().all(|e| of(e) == expected), "{audit:?}");
-    assert_eq!(fixture.events.audit_of(given_up, 10).await.expect("read").len(), 1);
+    assert_eq!(fixture.events.audit_of(given_up, 10).await.expect("read").len(), 2);
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use application_core::{
     outbox::{AggregateId, AggregateType, EventId},
-    ports::ConsumerName,
+    ports::{ConsumerName, GiveUp},
     usecases::OfConsumer,
 };
 use clap::Subcommand;
@@ -57,9 +57,15 @@ pub(super) enum InboxCommand {
         /// The aggregate's identifier.
         #[arg(long, value_parser = aggregate_id)]
         aggregate_id: AggregateId,
-        /// Give this event's message up instead of handling it.
+        /// Give this event's message up instead of handling it: the copies of all consumers, unless --consumer names one.
         #[arg(long)]
         discard: Option<EventId>,
+        /// Whose copy of the discarded event alone is given up.
+        #[arg(long, requires = "discard", value_parser = consumer_name)]
+        consumer: Option<ConsumerName>,
+        /// Ask even if no consumer has parked the aggregate: what lies in the parking queue may have lost its mark.
+        #[arg(long)]
+        unmarked: bool,
         #[command(flatten)]
         by: AttributionArgs,
         /// Print one JSON object.
@@ -83,9 +89,13 @@ const UNPARK_EXAMPLES: &str = "\
 Examples:
   app inbox unpark --aggregate-type order --aggregate-id 42
   app inbox unpark --aggregate-type order --aggregate-id 42 --discard 0198c5a0-0000-7000-8000-000000000001
+  app inbox unpark --aggregate-type order --aggregate-id 42 --discard 0198c5a0-0000-7000-8000-000000000001 \
+    --consumer portfolio-minutes
+  app inbox unpark --aggregate-type order --aggregate-id 42 --unmarked
 
-An aggregate that no consumer has parked is not asked for, and leaves no record. With consumer.unordered, consumers park
-messages and no aggregates: then it is always asked for.";
+An aggregate that no consumer has parked is not asked for, and leaves no record, unless --unmarked is said: after a restore
+of the database, messages may lie in the parking queue without their mark. They are handled behind what was handled
+meanwhile. With consumer.unordered, consumers park messages and no aggregates: then it is always asked for.";
 
 impl InboxCommand {
     pub(super) async fn run(self, settings: &Settings) -> Result<ExitCode, BootstrapError> {
@@ -115,9 +125,11 @@ impl InboxCommand {
                 });
                 print(&Value::Array(rows.collect()), json, rows_table);
             }
-            Self::Unpark { aggregate_type, aggregate_id, discard, by, json } => {
+            Self::Unpark { aggregate_type, aggregate_id, discard, consumer, unmarked, by, json } => {
                 let inbox = setup::outbox(settings).await?.operate_inbox();
-                let aggregates = inbox.unpark(&aggregate_type, &aggregate_id, discard, &by.attribution()).await?;
+                let discard = discard.map(|event| GiveUp { event, consumer });
+                let by = by.attribution();
+                let aggregates = inbox.unpark(&aggregate_type, &aggregate_id, discard, unmarked, &by).await?;
                 let asked = aggregates > 0;
                 let what = if asked {
                     "asked for; the running consumer acts on it, and `app inbox parked --consumer NAME` shows when it is done"

@@ -58,6 +58,7 @@ const WORDS: &[&str] = &[
     "--consumer",
     "--events",
     "--discard",
+    "--unmarked",
     "0198c5a0-0000-7000-8000-000000000001",
     "--",
     "-",

@@ -206,6 +206,7 @@ impl ConsumerObserver for ConsumerMetrics {
                 }
             }
             ConsumerSignal::Duplicate => counter!("inbox_duplicates_total", "consumer" => consumer).increment(1),
+            ConsumerSignal::Unheard => counter!("inbox_unheard_total").increment(1),
             ConsumerSignal::Retried { .. } => counter!("inbox_retries_total", "consumer" => consumer).increment(1),
             ConsumerSignal::Parked { cause } => {
                 counter!("inbox_parked_total", "consumer" => consumer, "cause" => cause.as_str()).increment(1);
@@ -400,8 +401,10 @@ mod tests {
                 ConsumerMetrics.observe(&name, &ConsumerSignal::Duplicate);
                 ConsumerMetrics.observe(&name, &ConsumerSignal::Parked { cause: ParkCause::Rejected });
                 ConsumerMetrics.observe(&name, &ConsumerSignal::StoreAvailable);
+                ConsumerMetrics.observe(&name, &ConsumerSignal::Unheard);
             }
         });
+        has(&page, "inbox_unheard_total 2");
         for name in ["one", "two"] {
             has(&page, &format!("inbox_duplicates_total{{consumer=\"{name}\"}} 1"));
             has(&page, &format!("inbox_parked_total{{consumer=\"{name}\",cause=\"rejected\"}} 1"));

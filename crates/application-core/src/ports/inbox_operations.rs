@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use super::{error::StoreError, inbox::ConsumerName};
+use super::{error::StoreError, inbox::ConsumerName, unpark_request::GiveUp};
 use crate::{
     inbox::ParkedAggregate,
     outbox::{AggregateId, AggregateType, Attribution, EventId},
@@ -34,8 +34,8 @@ pub trait InboxOperationsPort: Send + Sync {
     async fn consumers(&self) -> Result<Vec<String>, StoreError>;
 
     /// Records that somebody asks for an aggregate's parked messages to be handled, `discard` to be given up. Returns for how
-    /// many consumers the aggregate is parked; where it is for none, nothing MUST be recorded, unless consumers are
-    /// `unordered`: these park without a mark, so that it counts as one.
+    /// many consumers the aggregate is parked; where it is for none, nothing MUST be recorded, unless messages may be parked
+    /// without a mark (`unmarked`), so that it counts as one.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -43,8 +43,8 @@ pub trait InboxOperationsPort: Send + Sync {
         &self,
         aggregate_type: &AggregateType,
         aggregate_id: &AggregateId,
-        discard: Option<EventId>,
-        unordered: bool,
+        discard: Option<GiveUp>,
+        unmarked: bool,
         by: &Attribution,
     ) -> Result<u64, StoreError>;
 }

@@ -49,7 +49,7 @@ pub use random::Random;
 pub use readiness::ReadinessCheck;
 pub use relay_registry::{PausedDestination, RegisteredRelay, RelayRegistryPort, RelayReport};
 pub use unit_of_work::UnitOfWork;
-pub use unpark_request::{UnparkRequestError, UnparkRequestPort};
+pub use unpark_request::{GiveUp, UnparkRequestError, UnparkRequestPort};
 pub use wakeup::WakeupPort;
 
 #[cfg(feature = "mocks")]

@@ -22,7 +22,7 @@ pub struct AuditEntry {
     pub aggregate_type: Option<String>,
     /// Which aggregate, whose messages were parked.
     pub aggregate_id: Option<String>,
-    /// Whose records of handled events were forgotten.
+    /// Whose records of handled events were forgotten, or whose parked message alone was given up.
     pub consumer: Option<String>,
     /// The events that were changed, as far as the action changes single ones.
     pub events: Vec<EventId>,

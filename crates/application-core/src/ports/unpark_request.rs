@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use super::error::BoxError;
+use super::{error::BoxError, inbox::ConsumerName};
 use crate::outbox::{AggregateId, AggregateType, EventId};
 
 /// The consumer could not be asked; the request may have reached it all the same.
@@ -12,6 +12,15 @@ pub struct UnparkRequestError {
     /// Why.
     #[source]
     pub source: BoxError,
+}
+
+/// A parked message that is given up instead of handled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GiveUp {
+    /// Its event.
+    pub event: EventId,
+    /// Whose copy of it; nobody's in particular: the copies of all consumers.
+    pub consumer: Option<ConsumerName>,
 }
 
 /// Sends requests to whichever process consumes.
@@ -30,6 +39,6 @@ pub trait UnparkRequestPort: Send + Sync {
         &self,
         aggregate_type: &AggregateType,
         aggregate_id: &AggregateId,
-        discard: Option<EventId>,
+        discard: Option<GiveUp>,
     ) -> Result<(), UnparkRequestError>;
 }

@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 use crate::{
     inbox::ParkedAggregate,
     outbox::{AggregateId, AggregateType, Attribution, EventId},
-    ports::{ConsumerName, InboxOperationsPort, StoreError, UnparkRequestError, UnparkRequestPort},
+    ports::{ConsumerName, GiveUp, InboxOperationsPort, StoreError, UnparkRequestError, UnparkRequestPort},
 };
 
 /// An action of an operator on an inbox that could not be done.
@@ -88,16 +88,21 @@ impl OperateInboxUseCase {
     /// that later. Gives for how many consumers the aggregate is parked; if it is for none, nothing is recorded or asked for.
     /// The record comes first, so that nothing is asked for without one.
     ///
+    /// With `unmarked` it is asked for all the same: messages may be parked whose mark was lost, by a restore of the database
+    /// for example.
+    ///
     /// # Errors
     /// [`OperateInboxError`].
     pub async fn unpark(
         &self,
         aggregate_type: &AggregateType,
         aggregate_id: &AggregateId,
-        discard: Option<EventId>,
+        discard: Option<GiveUp>,
+        unmarked: bool,
         by: &Attribution,
     ) -> Result<u64, OperateInboxError> {
-        let parked = self.inbox.record_unpark(aggregate_type, aggregate_id, discard, self.unordered, by).await?;
+        let unmarked = unmarked || self.unordered;
+        let parked = self.inbox.record_unpark(aggregate_type, aggregate_id, discard.clone(), unmarked, by).await?;
         if parked > 0 {
             self.requests.request(aggregate_type, aggregate_id, discard).await?;
         }
@@ -160,7 +165,7 @@ mod tests {
             .in_sequence(&mut order)
             .returning(|_, _, _| Err(UnparkRequestError { source: "the broker is away".into() }));
         let operate = OperateInboxUseCase::new(Arc::new(inbox), Arc::new(requests));
-        let error = operate.unpark(&kind, &id, None, &zoe()).await.unwrap_err();
+        let error = operate.unpark(&kind, &id, None, false, &zoe()).await.unwrap_err();
         assert!(matches!(error, OperateInboxError::Unpark(_)), "{error}");
 
         for record in [Ok(0), Err(StoreError::Unavailable { source: "away".into() })] {
@@ -169,7 +174,7 @@ mod tests {
             inbox.expect_record_unpark().return_once(|_, _, _, _, _| record);
             requests.expect_request().never();
             let operate = OperateInboxUseCase::new(Arc::new(inbox), Arc::new(requests));
-            match operate.unpark(&kind, &id, None, &zoe()).await {
+            match operate.unpark(&kind, &id, None, false, &zoe()).await {
                 Ok(parked) => assert_eq!((parked, is_known), (0, true)),
                 Err(error) => assert!(matches!(error, OperateInboxError::Store { .. }) && !is_known, "{error}"),
             }
@@ -177,17 +182,19 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn where_consumers_park_without_a_mark_the_store_is_told_so() {
+    async fn where_messages_may_be_parked_without_a_mark_the_store_is_told_so() {
         let (kind, id) = (AggregateType::from_stored("order"), AggregateId::from_stored("42"));
-        for unordered in [false, true] {
+        for (unordered, asked) in [(false, false), (true, false), (false, true)] {
+            let unmarked = unordered || asked;
             let (mut inbox, mut requests) = (MockInboxOperationsPort::new(), MockUnparkRequestPort::new());
             inbox
                 .expect_record_unpark()
-                .withf(move |_, _, _, told, _| *told == unordered)
-                .returning(|_, _, _, unordered, _| Ok(u64::from(unordered)));
-            requests.expect_request().times(usize::from(unordered)).returning(|_, _, _| Ok(()));
+                .withf(move |_, _, _, told, _| *told == unmarked)
+                .returning(|_, _, _, unmarked, _| Ok(u64::from(unmarked)));
+            requests.expect_request().times(usize::from(unmarked)).returning(|_, _, _| Ok(()));
             let operate = OperateInboxUseCase::new(Arc::new(inbox), Arc::new(requests)).unordered(unordered);
-            assert_eq!(operate.unpark(&kind, &id, None, &zoe()).await.unwrap(), u64::from(unordered));
+            let parked = operate.unpark(&kind, &id, None, asked, &zoe()).await.unwrap();
+            assert_eq!(parked, u64::from(unmarked));
         }
     }
 }

@@ -3,7 +3,7 @@
 use application_core::{
     inbox::ParkedAggregate,
     outbox::{AggregateId, AggregateType, EventId},
-    ports::{ConsumerName, UnparkRequestError, with_causes},
+    ports::{ConsumerName, GiveUp, with_causes},
     usecases::{OfConsumer, OperateInboxError},
 };
 use axum::{
@@ -62,9 +62,16 @@ pub(super) struct UnparkRequest {
     /// The aggregate. 1 to 200 bytes of UTF-8.
     #[schema(min_length = 1, max_length = 200, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     aggregate_id: String,
-    /// Give this event's message up instead of handling it.
+    /// Give this event's message up instead of handling it: the copies of all consumers, unless `consumer` names one.
     #[schema(format = "uuid")]
     discard: Option<String>,
+    /// Whose copy of the discarded event alone is given up; only together with `discard`. 1 to 100 bytes of UTF-8.
+    #[schema(min_length = 1, max_length = 100, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
+    consumer: Option<String>,
+    /// Ask even if no consumer has parked the aggregate: what lies in the parking queue may have lost its mark, by a restore
+    /// of the database for example. It is handled behind what was handled meanwhile.
+    #[serde(default)]
+    unmarked: bool,
     /// Who is recorded; `ops-http` if nothing is said. 1 to 100 bytes of UTF-8.
     #[schema(min_length = 1, max_length = 100, pattern = r"^[^\x00-\x1f\x7f-\x9f]*$")]
     by: Option<String>,
@@ -90,7 +97,7 @@ pub(super) struct ForgottenView {
 pub(super) struct UnparkView {
     /// Whether the running consumer was asked.
     asked: bool,
-    /// For how many consumers the aggregate is parked; where consumers are unordered, at least one.
+    /// For how many consumers the aggregate is parked; where consumers are unordered, and with `unmarked`, at least one.
     aggregates: u64,
 }
 
@@ -158,7 +165,8 @@ pub(super) async fn forget(
 }
 
 /// Asks the running consumer to handle an aggregate's parked messages again, in order. It is recorded, then asked for; the
-/// consumer acts on it when its turn comes. Where no consumer has parked the aggregate, nothing is recorded or asked for.
+/// consumer acts on it when its turn comes. Where no consumer has parked the aggregate, nothing is recorded or asked for,
+/// unless `unmarked` is said.
 #[utoipa::path(post, path = "/ops/inbox/unpark", tag = "inbox", request_body = UnparkRequest,
     responses((status = 200, description = "whether it was asked for; the list of what is parked shows when it is done",
         body = UnparkView)))]
@@ -172,8 +180,15 @@ pub(super) async fn unpark(
     let aggregate_id = AggregateId::try_new(request.aggregate_id);
     let aggregate_id = aggregate_id.map_err(|error| bad_request(format!("aggregateId: {error}")))?;
     let discard = optional("discard", request.discard, |text| text.parse::<EventId>())?;
+    let consumer = request.consumer.map(consumer).transpose()?;
+    let discard = match (discard, consumer) {
+        (Some(event), consumer) => Some(GiveUp { event, consumer }),
+        (None, None) => None,
+        (None, Some(_)) => return Err(bad_request("consumer is said without discard")),
+    };
     let by = attribution(request.by, request.reason)?;
-    let aggregates = parts.inbox.unpark(&aggregate_type, &aggregate_id, discard, &by).await.map_err(problem)?;
+    let asked = parts.inbox.unpark(&aggregate_type, &aggregate_id, discard, request.unmarked, &by).await;
+    let aggregates = asked.map_err(problem)?;
     Ok(Json(UnparkView { asked: aggregates > 0, aggregates }))
 }
 
@@ -181,14 +196,14 @@ fn consumer(name: String) -> Answer<ConsumerName> {
     ConsumerName::try_new(name).map_err(|error| bad_request(format!("consumer: {error}")))
 }
 
-/// The client library's own words go to the log, not to the client.
+/// Why the broker could not be asked goes to the log: the words of the client library, or the path of a file here.
 #[expect(clippy::needless_pass_by_value, reason = "used with map_err")]
 fn problem(error: OperateInboxError) -> ProblemDetails {
     match &error {
         OperateInboxError::Store { source } => failed(&error, source),
-        OperateInboxError::Unpark(UnparkRequestError { source }) => {
+        OperateInboxError::Unpark(_) => {
             tracing::error!(error = with_causes(&error), "a consumer could not be asked to handle what it has parked");
-            ProblemDetails::new(StatusCode::SERVICE_UNAVAILABLE, format!("{error}: {source}"))
+            ProblemDetails::new(StatusCode::SERVICE_UNAVAILABLE, "the consumer could not be asked; the log says why")
         }
     }
 }

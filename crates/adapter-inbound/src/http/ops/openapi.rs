@@ -172,10 +172,13 @@ fn say_what_goes_together(components: &mut Components) {
     let range = ["aggregateType", "aggregateId", "eventType", "publishedFrom", "publishedUntil", "from", "to"];
     let range = range.into_iter().map(|field| said(field, is(Type::String), &[]));
     let range = range.fold(AnyOfBuilder::new(), AnyOfBuilder::item);
-    let together: [(&str, RefOr<Schema>); 5] = [
+    let nobody = ObjectBuilder::new().property("consumer", is(Type::Null));
+    let unpark = AnyOfBuilder::new().item(said("discard", is(Type::String), &[])).item(nobody);
+    let together: [(&str, RefOr<Schema>); 6] = [
         ("ManyRequest", many.into()),
         ("ReplayRequest", replay.into()),
         ("PauseRequest", pause.into()),
+        ("UnparkRequest", unpark.into()),
         ("FilterRequest", filter.into()),
         ("ReplayFilterRequest", range.into()),
     ];

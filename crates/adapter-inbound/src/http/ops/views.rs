@@ -379,7 +379,7 @@ pub(super) struct AuditView {
     aggregate_type: Option<String>,
     /// Of an aggregate whose messages were parked.
     aggregate_id: Option<String>,
-    /// Whose records of handled events were forgotten.
+    /// Whose records of handled events were forgotten, or whose parked message alone was given up.
     consumer: Option<String>,
     #[schema(schema_with = events_schema)]
     events: Vec<String>,

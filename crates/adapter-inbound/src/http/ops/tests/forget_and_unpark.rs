@@ -2,7 +2,7 @@
 
 use application_core::{
     inbox::ParkedAggregate,
-    ports::{ConsumerName, UnparkRequestError},
+    ports::{ConsumerName, GiveUp, UnparkRequestError},
 };
 
 use super::*;
@@ -82,13 +82,15 @@ async fn a_consumer_forgets_the_events_that_are_named_and_who_wanted_it_is_passe
 
 #[tokio::test]
 async fn an_unpark_is_recorded_then_asked_for_and_answered_without_waiting_for_the_consumer() {
-    for discard in [None, Some(id())] {
+    let of = |consumer| Some(GiveUp { event: id(), consumer });
+    for discard in [None, of(None), of(Some(ConsumerName::new("minutes")))] {
+        let (to_record, to_ask) = (discard.clone(), discard.clone());
         let (mut of_inbox, mut requests) = (MockInboxOperationsPort::new(), MockUnparkRequestPort::new());
         of_inbox
             .expect_record_unpark()
             .times(1)
-            .withf(move |kind, aggregate, given_up, _, by| {
-                (kind.as_str(), aggregate.as_str(), *given_up) == ("order", "42", discard)
+            .withf(move |kind, aggregate, given_up, unmarked, by| {
+                (kind.as_str(), aggregate.as_str(), given_up, *unmarked) == ("order", "42", &to_record, false)
                     && by.operator.as_str() == "ops-http"
             })
             .returning(|_, _, _, _, _| Ok(1));
@@ -96,12 +98,13 @@ async fn an_unpark_is_recorded_then_asked_for_and_answered_without_waiting_for_t
             .expect_request()
             .times(1)
             .withf(move |kind, aggregate, given_up| {
-                (kind.as_str(), aggregate.as_str(), *given_up) == ("order", "42", discard)
+                (kind.as_str(), aggregate.as_str(), given_up) == ("order", "42", &to_ask)
             })
             .returning(|_, _, _| Ok(()));
-        let given_up = discard.map(|event| event.to_string());
-        let body = json!({ "aggregateType": "order", "aggregateId": "42", "discard": given_up }).to_string();
-        let answered = ask_of(of_inbox, requests, change("/ops/inbox/unpark", &body)).await;
+        let consumer = discard.as_ref().and_then(|discard| discard.consumer.as_ref()).map(ConsumerName::as_str);
+        let given_up = discard.as_ref().map(|discard| discard.event.to_string());
+        let body = json!({ "aggregateType": "order", "aggregateId": "42", "discard": given_up, "consumer": consumer });
+        let answered = ask_of(of_inbox, requests, change("/ops/inbox/unpark", &body.to_string())).await;
         assert_eq!((answered.status, answered.body), (StatusCode::OK, json!({ "asked": true, "aggregates": 1 })));
     }
 }
@@ -114,6 +117,19 @@ async fn an_unpark_of_what_no_consumer_has_parked_says_that_nothing_was_asked_fo
     let asked = change("/ops/inbox/unpark", r#"{"aggregateType":"order","aggregateId":"42"}"#);
     let answered = ask_of(of_inbox, requests, asked).await;
     assert_eq!((answered.status, answered.body), (StatusCode::OK, json!({ "asked": false, "aggregates": 0 })));
+}
+
+#[tokio::test]
+async fn an_unpark_of_what_may_be_parked_without_a_mark_is_asked_for_where_it_is_said() {
+    for unmarked in [false, true] {
+        let (mut of_inbox, mut requests) = (MockInboxOperationsPort::new(), MockUnparkRequestPort::new());
+        of_inbox.expect_record_unpark().returning(|_, _, _, unmarked, _| Ok(u64::from(unmarked)));
+        requests.expect_request().times(usize::from(unmarked)).returning(|_, _, _| Ok(()));
+        let body = json!({ "aggregateType": "order", "aggregateId": "42", "unmarked": unmarked }).to_string();
+        let answered = ask_of(of_inbox, requests, change("/ops/inbox/unpark", &body)).await;
+        let expected = json!({ "asked": unmarked, "aggregates": u64::from(unmarked) });
+        assert_eq!((answered.status, answered.body), (StatusCode::OK, expected));
+    }
 }
 
 #[tokio::test]
@@ -142,6 +158,10 @@ async fn what_cannot_be_read_of_an_inbox_is_a_bad_request() {
             change("/ops/inbox/unpark", r#"{"aggregateType":"order","aggregateId":"42","discard":"7"}"#),
             "discard: \"7\" is no event id",
         ),
+        (
+            change("/ops/inbox/unpark", r#"{"aggregateType":"order","aggregateId":"42","consumer":"minutes"}"#),
+            "consumer is said without discard",
+        ),
     ];
     for (request, detail) in requests {
         let answered = ask_of(MockInboxOperationsPort::new(), MockUnparkRequestPort::new(), request).await;
@@ -154,9 +174,10 @@ async fn a_broker_that_is_away_is_503_and_a_store_that_refuses_500() {
     let body = r#"{"aggregateType":"order","aggregateId":"42"}"#;
     let (mut of_inbox, mut requests) = (MockInboxOperationsPort::new(), MockUnparkRequestPort::new());
     of_inbox.expect_record_unpark().returning(|_, _, _, _, _| Ok(1));
-    requests.expect_request().returning(|_, _, _| Err(UnparkRequestError { source: "no broker answers".into() }));
+    requests.expect_request().returning(|_, _, _| Err(UnparkRequestError { source: "certificates in /etc/x".into() }));
     let answered = ask_of(of_inbox, requests, change("/ops/inbox/unpark", body)).await;
-    assert_problem(&answered, 503, "the consumer could not be asked: no broker answers");
+    assert_problem(&answered, 503, "the consumer could not be asked; the log says why");
+    assert!(!answered.body.to_string().contains("/etc/x"));
 
     let (mut of_inbox, mut requests) = (MockInboxOperationsPort::new(), MockUnparkRequestPort::new());
     let refused = || StoreError::Refused { source: "password of db.internal".into() };
