@@ -202,7 +202,9 @@ mod tests {
     fn delivery_counts_only_if_each_of_its_tests_was_run() {
         let code = |code, results: &[&str]| {
             let mut tests = TestOutput::default();
-            results.iter().for_each(|result| tests.read(&format!("test result: {result}")));
+            for result in results {
+                tests.read(&format!("test result: {result}"));
+            }
             shown(code, &tests)
         };
         let (none, one) = ("ok. 0 passed; 0 failed; 96 filtered out", "ok. 1 passed; 0 failed; 95 filtered out");

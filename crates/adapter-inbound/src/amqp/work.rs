@@ -221,8 +221,8 @@ impl Worker {
             Err(_) => Some(Some(Fault::Charged(format!("the handler did not end within {limit:?}")))),
             Ok(Err(_panic)) => Some(Some(Fault::Charged("the handler panicked".to_owned()))),
             Ok(Ok(Err(error))) => Some(Some(Fault::of(&error))),
-            Ok(Ok(Ok(handled))) => {
-                self.observer.observe(handler.consumer(), &self.success(message, handled, started));
+            Ok(Ok(Ok(effect))) => {
+                self.observer.observe(handler.consumer(), &self.success(message, effect, started));
                 Some(None)
             }
         }
