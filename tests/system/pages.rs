@@ -50,7 +50,9 @@ async fn curl(process: &AppProcess, words: &[String]) -> Outcome<(Method, u16)> 
     let mut rest = words.iter();
     while let Some(word) = rest.next() {
         match word.as_str() {
-            "-i" => {}
+            "-i" | "-s" => {}
+            // What picks a line of the answer is for who reads it.
+            "|" => break,
             "-X" => method = rest.next().ok_or("a method")?.parse()?,
             "-H" => headers.push(rest.next().and_then(|header| header.split_once(": ")).ok_or("a header")?),
             "-d" => body = rest.next().cloned(),
