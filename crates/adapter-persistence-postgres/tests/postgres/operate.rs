@@ -421,7 +421,7 @@ async fn lists_of_troubled_and_leased_events_read_no_table_from_end_to_end() {
     .await;
     publish_all(&fixture).await;
     sql.execute("ANALYZE outbox_event").await;
-    // What this session has read is told now, and not later on.
+    // What this connection has read is told now, and not later on.
     sql.rows("SELECT pg_stat_force_next_flush()").await;
     let begun = reads(&fixture, &fixture.database).await;
 
