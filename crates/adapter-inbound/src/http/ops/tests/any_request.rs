@@ -44,6 +44,7 @@ fn willing() -> OpsParts {
         Ok(Some(OutboxEventContent { payload: Payload::from_stored("1"), headers }))
     });
     operations.expect_list().returning(|_| Ok(page(1, None)));
+    operations.expect_published_gone_until().returning(|| Ok(None));
     operations.expect_blocked().returning(|_| Ok(Vec::new()));
     operations.expect_act().returning(|_, events, _| Ok(events.to_vec()));
     operations.expect_requeue_unresolved().returning(|events, _| Ok(events.to_vec()));
