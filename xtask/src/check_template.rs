@@ -26,9 +26,10 @@ pub const COMMAND: Command = Command {
         if root.join(VERSION_FILE).exists() {
             return Err(RenameError::AlreadyRenamed.into());
         }
-        let target = arch::metadata(&root, arch::Depth::Members)?.target_directory.into_std_path_buf();
+        let folder = arch::metadata(&root, arch::Depth::Members)?.target_directory.into_std_path_buf();
+        let clones = folder.join("check-template");
         for way in ways {
-            let code = walk(&root, &target, way)?;
+            let code = walk(&root, &clones, way)?;
             if code != 0 {
                 return Ok(code);
             }
@@ -98,8 +99,10 @@ fn chosen(arguments: &[String]) -> Result<Vec<&'static Way>, Error> {
 }
 
 /// Walks the way in a new copy and gives the exit code of the step that failed, or 0.
-fn walk(root: &Path, target: &Path, way: &Way) -> Result<u8, Error> {
-    let folder = target.join("check-template").join(way.name);
+fn walk(root: &Path, clones: &Path, way: &Way) -> Result<u8, Error> {
+    let folder = clones.join(way.name);
+    // Shared by the clones alone: cargo takes a clone's crates for those of this workspace, and would go on running them.
+    let target = &clones.join("target");
     copy(root, &folder)?;
     process::output_of(&mut git(&folder, &["init", "--quiet"]))?;
     for step in way.steps {
